@@ -41,10 +41,13 @@ type BlobStore interface {
 	List(prefix, delimiter, after string, most int) (page []BlobEntry, next string, bad *BlobError)
 }
 
-// Containers are the containers of the hub's storage account, besides that of the uploads.
+// Containers are containers that share a limit: those of the hub's storage account, or that of the
+// uploads.
 type Containers struct {
 	now   func() time.Time
-	tags  blobTags
+	tags  *blobTags
+	most  int64                   // bytes
+	full  *BlobError              // refuses more
 	touch func(table, key string) // marks a record as changed; a leaf
 
 	mu       sync.Mutex // guards the fields below, and all containers
@@ -54,7 +57,7 @@ type Containers struct {
 	reserved int64 // bytes of requests that run
 }
 
-// A BlobContainer is a container that a back end has made.
+// A BlobContainer is a container that a back end has made, or that of the uploads.
 type BlobContainer struct {
 	Name     string
 	ETag     string
@@ -62,15 +65,16 @@ type BlobContainer struct {
 	Metadata map[string]string
 
 	of     *Containers
+	named  bool // of the uploads: only uploadStore.expect adds entries
 	owners bool // the owner of the hub has made it: it survives Hub.Reset
 	gone   bool // it was deleted
 	blobs  map[string]*storedBlob
 	files  []string // names of the blobs that have a file, sorted
 }
 
-func (c *Containers) init(now func() time.Time) {
-	c.now, c.all, c.touch = now, make(map[string]*BlobContainer), func(string, string) {}
-	c.tags.last.Store(now().UnixMicro())
+func (c *Containers) init(now func() time.Time, tags *blobTags, most int64, full *BlobError) {
+	c.now, c.tags, c.most, c.full = now, tags, most, full
+	c.all, c.touch = make(map[string]*BlobContainer), func(string, string) {}
 }
 
 // clear deletes all blobs, and all containers but those that the owner of the hub has made.
@@ -181,14 +185,17 @@ func (c *BlobContainer) dropLocked(name string) {
 	c.of.used -= c.blobs[name].cost(name)
 	c.of.blobs--
 	delete(c.blobs, name)
+	if i, listed := slices.BinarySearch(c.files, name); listed {
+		c.files = slices.Delete(c.files, i, i+1)
+	}
 	c.touchFile(name)
 }
 
 func (c *BlobContainer) emptyLocked() {
+	c.files = nil
 	for name := range c.blobs {
 		c.dropLocked(name)
 	}
-	c.files = nil
 }
 
 // Reserve keeps room for a change of at most n bytes until release.
@@ -196,8 +203,8 @@ func (c *BlobContainer) Reserve(n int64) (release func(), bad *BlobError) {
 	of := c.of
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if n += 2 * blobOverhead; of.used+of.reserved+n > maxContainerBytes {
-		return nil, blobStoreFull
+	if n += 2 * blobOverhead; of.used+of.reserved+n > of.most {
+		return nil, of.full
 	}
 	of.reserved += n
 	return func() {
@@ -223,10 +230,13 @@ func (c *BlobContainer) change(name string, when BlobCheck, do func(*storedBlob)
 		return file, BlobNoContainer
 	}
 	b, had := c.blobs[name]
-	if !had {
-		if c.of.blobs >= maxContainerBlobs {
-			return file, blobStoreFull
-		}
+	switch {
+	case had:
+	case c.named:
+		return file, BlobExpired // the URI expired while the body arrived
+	case c.of.blobs >= maxContainerBlobs:
+		return file, blobStoreFull
+	default:
 		b = &storedBlob{staged: make(map[string]hubdata.BlobBlock)}
 	}
 	if bad := when(b.file); bad != nil {
@@ -268,8 +278,8 @@ func (c *BlobContainer) Stage(name string, part hubdata.BlobBlock) *BlobError {
 	return bad
 }
 
-// Commit makes a file of blocks. A block may be in a file several times: the size of the file
-// counts.
+// Commit makes a file of blocks. Staged blocks that are not in the list are dropped. A block may be
+// in a file several times: the size of the file counts.
 func (c *BlobContainer) Commit(file hubdata.Blob, list []ListedBlock, when BlobCheck) (hubdata.Blob, *BlobError) {
 	return c.change(file.Name, when, func(b *storedBlob) *BlobError {
 		if bad := b.assemble(&file, list); bad != nil {
@@ -279,8 +289,8 @@ func (c *BlobContainer) Commit(file hubdata.Blob, list []ListedBlock, when BlobC
 		for _, part := range file.Blocks {
 			size += part.Size + blockOverhead + int64(len(part.ID))
 		}
-		if c.of.used+size > maxContainerBytes {
-			return blobStoreFull
+		if c.of.used-b.cost(file.Name)+size > c.of.most {
+			return c.of.full
 		}
 		b.replace(file, c.of.tags.next())
 		return nil
@@ -314,8 +324,5 @@ func (c *BlobContainer) Delete(name string, when BlobCheck) *BlobError {
 		return bad
 	}
 	c.dropLocked(name)
-	if i, listed := slices.BinarySearch(c.files, name); listed {
-		c.files = slices.Delete(c.files, i, i+1)
-	}
 	return nil
 }

@@ -22,9 +22,11 @@ type Files struct {
 func (f *Files) Init(o hubdata.UploadOptions, most int, now func() time.Time, records *keep.Saver,
 	report func(event.Event)) {
 	f.records = records
-	f.Containers.init(now)
+	tags := new(blobTags)
+	tags.last.Store(now().UnixMicro())
+	f.Containers.init(now, tags, maxContainerBytes, blobStoreFull)
 	f.Uploads.now, f.Uploads.event = now, report
-	f.Uploads.init(o, most, &f.Containers.tags)
+	f.Uploads.init(o, most, tags)
 	f.addTables()
 }
 

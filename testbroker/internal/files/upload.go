@@ -35,9 +35,7 @@ type UploadTable struct {
 func (u *UploadTable) init(o hubdata.UploadOptions, keep int, tags *blobTags) {
 	u.Opt = uploadDefaults(o)
 	u.all.Keep = keep
-	u.Store.tags, u.Store.digest = tags, o.Digest
-	u.Store.blobs = make(map[string]*storedBlob)
-	u.Store.Keys.init()
+	u.Store.init(u.now, tags, o.Digest)
 }
 
 // List returns the uploads, in the order in which they began.
@@ -155,13 +153,13 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 		return hubdata.Upload{}, 400015
 	case hubdata.UploadRunning:
 	}
-	size, stored := u.Store.size(up.Blob)
+	file, stored := u.Store.Get(up.Blob)
 	if success && !stored {
 		return hubdata.Upload{}, 400020
 	}
 	up.State, up.Ended, up.StatusCode, up.StatusDescription = hubdata.UploadFailed, now, status, description
 	if success {
-		up.State, up.Size = hubdata.UploadSucceeded, size
+		up.State, up.Size = hubdata.UploadSucceeded, file.Size
 	}
 	u.reported++
 	return *up, 0
@@ -175,8 +173,8 @@ func (u *UploadTable) Held() (uploads, uris, files int) {
 	u.Store.Keys.mu.Lock()
 	uris = len(u.Store.Keys.good)
 	u.Store.Keys.mu.Unlock()
-	u.Store.mu.Lock()
-	defer u.Store.mu.Unlock()
+	u.Store.of.mu.Lock()
+	defer u.Store.of.mu.Unlock()
 	return uploads, uris, len(u.Store.blobs)
 }
 

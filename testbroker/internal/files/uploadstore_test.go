@@ -3,6 +3,7 @@ package files
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +21,8 @@ func stageMiB(s *uploadStore, name, id string, size int64) *BlobError {
 }
 
 func newUploadStore(digest bool) *uploadStore {
-	s := &uploadStore{tags: new(blobTags), digest: digest, blobs: make(map[string]*storedBlob)}
+	s := new(uploadStore)
+	s.init(time.Now, new(blobTags), digest)
 	s.expect("dev-1/a", "1")
 	s.expect("dev-1/b", "2")
 	return s
@@ -45,9 +47,10 @@ func TestStagedBlocksOfUploadsAreBounded(t *testing.T) {
 	require.Nil(t, bad)
 	require.Nil(t, stageMiB(s, "dev-1/b", "0", 300), "blocks that are in no file give room")
 	s.forget("dev-1/b", "2")
+	require.Equal(t, BlobExpired, stageMiB(s, "dev-1/b", "1", 1), "it was forgotten while the body arrived")
 	require.Nil(t, stageMiB(s, "dev-1/a", "6", 300), "and so do forgotten uploads")
 	s.clear()
-	require.Zero(t, s.used+s.reserved)
+	require.Zero(t, s.of.used+s.of.reserved)
 }
 
 func TestAStoreOfHashesHasRoomForAnySize(t *testing.T) {
