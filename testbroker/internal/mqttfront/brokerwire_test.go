@@ -66,8 +66,14 @@ func (c *plainClient) connect(pk packets.Packet) packets.Packet {
 // send sends a packet of the client's version.
 func (c *plainClient) send(pk packets.Packet) {
 	c.t.Helper()
+	b, err := encode(pk, c.version)
+	require.NoError(c.t, err)
+	c.write(b)
+}
+
+func encode(pk packets.Packet, version byte) ([]byte, error) {
 	var b bytes.Buffer
-	pk.ProtocolVersion, pk.Mods.AllowResponseInfo = c.version, true
+	pk.ProtocolVersion, pk.Mods.AllowResponseInfo = version, true
 	encode := map[byte]func(*bytes.Buffer) error{
 		packets.Connect: pk.ConnectEncode, packets.Publish: pk.PublishEncode, packets.Puback: pk.PubackEncode,
 		packets.Pubrec: pk.PubrecEncode, packets.Pubcomp: pk.PubcompEncode, packets.Subscribe: pk.SubscribeEncode,
@@ -77,8 +83,8 @@ func (c *plainClient) send(pk packets.Packet) {
 	if t := pk.FixedHeader.Type; t == packets.Subscribe || t == packets.Unsubscribe {
 		pk.FixedHeader.Qos = 1
 	}
-	require.NoError(c.t, encode(&b))
-	c.write(b.Bytes())
+	err := encode(&b)
+	return b.Bytes(), err
 }
 
 func (c *plainClient) write(p []byte) {
@@ -88,20 +94,24 @@ func (c *plainClient) write(p []byte) {
 }
 
 // read returns the next packet.
-func (c *plainClient) read() (pk packets.Packet, err error) {
-	first, err := c.in.ReadByte()
+func (c *plainClient) read() (packets.Packet, error) { return readPacket(c.in, c.version) }
+
+func readPacket(in *bufio.Reader, version byte) (pk packets.Packet, err error) {
+	first, err := in.ReadByte()
 	if err != nil {
 		return pk, err
 	}
-	require.NoError(c.t, pk.FixedHeader.Decode(first))
-	if pk.FixedHeader.Remaining, _, err = packets.DecodeLength(c.in); err != nil {
+	if err := pk.FixedHeader.Decode(first); err != nil {
+		return pk, err
+	}
+	if pk.FixedHeader.Remaining, _, err = packets.DecodeLength(in); err != nil {
 		return pk, err
 	}
 	body := make([]byte, pk.FixedHeader.Remaining)
-	if _, err := io.ReadFull(c.in, body); err != nil {
+	if _, err := io.ReadFull(in, body); err != nil {
 		return pk, err
 	}
-	pk.ProtocolVersion = c.version
+	pk.ProtocolVersion = version
 	decode := map[byte]func([]byte) error{
 		packets.Connack: pk.ConnackDecode, packets.Publish: pk.PublishDecode, packets.Puback: pk.PubackDecode,
 		packets.Pubrel: pk.PubrelDecode, packets.Suback: pk.SubackDecode, packets.Unsuback: pk.UnsubackDecode,
