@@ -105,10 +105,20 @@ func overDPSAs(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) *hubtest.P
 }
 
 func provision(p *hubtest.Poster, method, path, body string) dpsAnswer {
-	r := p.Do(method, path, body, "Content-Type", "application/json")
-	a := dpsAnswer{status: r.StatusCode, body: r.Text, retryAfter: r.Header.Get("Retry-After")}
-	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &a), r.Text)
+	a, err := tryDPS(p, method, path, body)
+	require.NoError(p.T, err)
+	require.NoError(p.T, json.Unmarshal([]byte(a.body), &a), a.body)
 	return a
+}
+
+func tryDPS(p *hubtest.Poster, method, path, body string) (dpsAnswer, error) {
+	r, err := p.Try(method, path, body, "Content-Type", "application/json")
+	if err != nil {
+		return dpsAnswer{}, err
+	}
+	a := dpsAnswer{status: r.StatusCode, body: r.Text, retryAfter: r.Header.Get("Retry-After")}
+	decodeAnswer(&a)
+	return a, nil
 }
 
 func register(p *hubtest.Poster, id, body string) dpsAnswer {

@@ -76,12 +76,17 @@ func (l *dpsLinks) request(m *amqp.Message) dpsAnswer {
 	require.NoError(l.t, l.receiver.AcceptMessage(l.t.Context(), got))
 	require.Equal(l.t, "c-1", got.Properties.CorrelationID)
 	a := dpsAnswer{body: string(got.GetData())}
-	if v, ok := got.ApplicationProperties["Retry-After"]; ok {
-		require.Equal(l.t, v, got.ApplicationProperties["retry-after"])
-		a.retryAfter = fmt.Sprint(v)
-	}
+	require.Equal(l.t, got.ApplicationProperties["Retry-After"], got.ApplicationProperties["retry-after"])
+	a.retryAfter = retryAfter(got.ApplicationProperties)
 	require.NoError(l.t, json.Unmarshal(got.GetData(), &a), a.body)
 	return a
+}
+
+func retryAfter(properties map[string]any) string {
+	if v, ok := properties["Retry-After"]; ok {
+		return fmt.Sprint(v)
+	}
+	return ""
 }
 
 // rejected sends a message that must be rejected, and returns the error in it.

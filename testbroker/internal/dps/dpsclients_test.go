@@ -1,6 +1,8 @@
 package dps_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,81 +15,97 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // What official clients send, and the order and form of answers that they rely on.
 
-// A dpsSession is a device's session with a service. Bodies are sent in the form of the protocol.
+// An askDPS polls an operation, or registers if there is none. The body is sent in the form of the
+// protocol. A refusal is an answer with a status of 400 or more; an error means that there is no
+// answer and that the next request has a new connection.
+type askDPS func(operation, body string) (dpsAnswer, error)
+
+// A dpsSession is a session of the registration reg-1 with a service that has one hub.
 type dpsSession struct {
-	register func(body string) dpsAnswer
-	poll     func(operation, body string) dpsAnswer
+	t   testing.TB
+	hub *testbroker.Hub
+	ask askDPS
 }
 
-// dpsSessions returns a session of the registration over each protocol. Refusals are answers with a
-// status of 400 or more.
-func dpsSessions(t testing.TB, d *testbroker.DPS, id, key string) map[hubdata.Protocol]dpsSession {
-	web := overDPS(t, d)
-	web.Token = dpsToken(d, id, key)
-	path := "/" + testScope + "/registrations/" + id
-	w, n := dpsLogin(t, d, id, key), uint16(0)
-	overMQTT := func(topic, body string) dpsAnswer {
+func (s dpsSession) register(body string) dpsAnswer { return s.poll("", body) }
+
+func (s dpsSession) poll(operation, body string) dpsAnswer {
+	s.t.Helper()
+	a, err := s.ask(operation, body)
+	require.NoError(s.t, err)
+	return a
+}
+
+// dpsAsks returns the function of a session over each protocol.
+func dpsAsks(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) map[string]askDPS {
+	web, w, l := overDPSAs(t, d, e), dpsLogin(t, d, "reg-1", e.PrimaryKey), dpsAMQP(t, d, "reg-1", e.PrimaryKey)
+	n := uint16(0)
+	return map[string]askDPS{"HTTP": func(operation, body string) (dpsAnswer, error) {
+		path := "/" + testScope + "/registrations/reg-1"
+		if operation == "" {
+			return tryDPS(web, "PUT", path+"/register"+dpsVersion, body)
+		}
+		return tryDPS(web, "GET", path+"/operations/"+operation+dpsVersion, body)
+	}, "MQTT": func(operation, body string) (a dpsAnswer, err error) {
+		topic := dpsRegister + "rid"
+		if operation != "" {
+			topic = dpsPoll + "rid&operationId=" + operation
+		}
 		n++
 		w.Publish(n, topic, body)
-		require.Equal(t, n, w.Acked(), "the PUBACK comes before the answer")
-		topic, a := readDPS(w)
-		_, err := fmt.Sscanf(topic, dpsAnswers+"%d/?$rid=rid", &a.status)
+		kind, packet, err := w.Read()
+		if err != nil {
+			w = dpsLogin(t, d, "reg-1", e.PrimaryKey)
+			return a, err
+		}
+		require.EqualValues(t, hubtest.Puback, kind, "the PUBACK comes before the answer")
+		require.Equal(t, n, binary.BigEndian.Uint16(packet))
+		topic, a = readDPS(w)
+		_, err = fmt.Sscanf(topic, dpsAnswers+"%d/?$rid=rid", &a.status)
 		require.NoError(t, err, topic)
-		return a
-	}
-	l := dpsAMQP(t, d, id, key)
-	overAMQP := func(m *amqp.Message) dpsAnswer {
+		_, a.retryAfter, _ = strings.Cut(topic, "retry-after=")
+		return a, nil
+	}, "AMQP": func(operation, body string) (a dpsAnswer, err error) {
+		m := dpsRegisterMessage(body)
+		if operation != "" {
+			m = dpsPollMessage(operation, body)
+		}
 		m.Properties = &amqp.MessageProperties{CorrelationID: "c-1"}
-		if err := l.sender.Send(t.Context(), m, nil); err != nil {
-			var refused *amqp.Error
-			require.ErrorAs(t, err, &refused)
-			a := dpsAnswer{body: refused.Description}
+		var refused *amqp.Error
+		if err := l.sender.Send(t.Context(), m, nil); errors.As(err, &refused) {
+			a = dpsAnswer{body: refused.Description, retryAfter: retryAfter(refused.Info)}
 			decodeAnswer(&a)
 			a.status = a.ErrorCode / 1000
-			return a
+			return a, nil
+		} else if err != nil {
+			l = dpsAMQP(t, d, "reg-1", e.PrimaryKey)
+			return a, err
 		}
 		got, err := l.receiver.Receive(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, l.receiver.AcceptMessage(t.Context(), got))
-		a := dpsAnswer{status: 200, body: string(got.GetData())}
+		a = dpsAnswer{status: 200, body: string(got.GetData()), retryAfter: retryAfter(got.ApplicationProperties)}
 		decodeAnswer(&a)
 		if a.Status == "assigning" {
 			a.status = 202
 		}
-		return a
-	}
-	return map[hubdata.Protocol]dpsSession{
-		hubdata.HTTP: {
-			func(body string) dpsAnswer { return provision(web, "PUT", path+"/register"+dpsVersion, body) },
-			func(operation, body string) dpsAnswer {
-				return provision(web, "GET", path+"/operations/"+operation+dpsVersion, body)
-			},
-		},
-		hubdata.MQTT: {
-			func(body string) dpsAnswer { return overMQTT(dpsRegister+"rid", body) },
-			func(operation, body string) dpsAnswer { return overMQTT(dpsPoll+"rid&operationId="+operation, body) },
-		},
-		hubdata.AMQP: {
-			func(body string) dpsAnswer { return overAMQP(dpsRegisterMessage(body)) },
-			func(operation, body string) dpsAnswer { return overAMQP(dpsPollMessage(operation, body)) },
-		},
-	}
+		return a, nil
+	}}
 }
 
 // eachDPSProtocol runs check for the registration reg-1 over each protocol.
 func eachDPSProtocol(t *testing.T, o *testbroker.DPSOptions,
 	check func(t *testing.T, d *testbroker.DPS, s dpsSession)) {
-	for _, p := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT, hubdata.AMQP} {
-		testkit.Run(t, p.String(), func(t *testing.T) {
-			d, _ := newDPS(t, o, "hub-a.example.test")
-			e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-			check(t, d, dpsSessions(t, d, "reg-1", e.PrimaryKey)[p])
+	for _, protocol := range []string{"HTTP", "MQTT", "AMQP"} {
+		testkit.Run(t, protocol, func(t *testing.T) {
+			d, hubs := newDPS(t, o, "hub-a.example.test")
+			asks := dpsAsks(t, d, enroll(t, d, dpsdata.Enrollment{ID: "reg-1"}))
+			check(t, d, dpsSession{t, hubs["hub-a.example.test"], asks[protocol]})
 		})
 	}
 }

@@ -13,13 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
@@ -28,174 +27,100 @@ func TestUnknownProvisioningFaultsPanic(t *testing.T) {
 	require.Panics(t, func() { d.Inject(fault.Fault{Kind: 999}) })
 }
 
-// A dpsClient registers and polls over one protocol. Its functions return an error if there is no
-// answer.
-type dpsClient struct {
-	register func() (dpsAnswer, error)
-	poll     func(operation string) (dpsAnswer, error)
-}
-
-// dpsClients returns a client of each protocol for the registration reg-1. Each call of a client
-// makes a connection if the last one has ended.
-func dpsClients(t testing.TB, d *testbroker.DPS, key string) map[hubdata.Protocol]dpsClient {
-	web := overDPS(t, d)
-	web.Token = dpsToken(d, "reg-1", key)
-	overHTTP := func(method, path string) (dpsAnswer, error) {
-		r, err := web.Try(method, "/"+testScope+"/registrations/reg-1"+path+dpsVersion, "")
-		a := dpsAnswer{status: 0, body: r.Text}
-		if err == nil {
-			a.status, a.retryAfter = r.StatusCode, r.Header.Get("Retry-After")
-			decodeAnswer(&a)
-		}
-		return a, err
-	}
-	overMQTT := func(topic string) (a dpsAnswer, err error) {
-		w := dpsLogin(t, d, "reg-1", key)
-		w.Publish(1, topic, "")
-		w.Conn.SetReadDeadline(time.Now().Add(time.Minute))
-		for {
-			kind, body, err := w.Read()
-			if err != nil {
-				return a, err
-			}
-			if kind != 3 {
-				continue
-			}
-			n := int(body[0])<<8 | int(body[1])
-			got := string(body[2 : 2+n])
-			a.body = string(body[4+n:])
-			status, query, _ := strings.Cut(strings.TrimPrefix(got, dpsAnswers), "/?")
-			require.Len(t, status, 3)
-			for _, c := range status {
-				a.status = a.status*10 + int(c-'0')
-			}
-			_, a.retryAfter, _ = strings.Cut(query, "retry-after=")
-			decodeAnswer(&a)
-			return a, nil
-		}
-	}
-	return map[hubdata.Protocol]dpsClient{
-		hubdata.HTTP: {
-			func() (dpsAnswer, error) { return overHTTP("PUT", "/register") },
-			func(operation string) (dpsAnswer, error) { return overHTTP("GET", "/operations/"+operation) },
-		},
-		hubdata.MQTT: {
-			func() (dpsAnswer, error) { return overMQTT(dpsRegister + "1") },
-			func(operation string) (dpsAnswer, error) { return overMQTT(dpsPoll + "1&operationId=" + operation) },
-		},
-	}
-}
-
 func TestProvisioningFaults(t *testing.T) {
-	for _, protocol := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT} {
-		testkit.Run(t, protocol.String(), func(t *testing.T) {
-			d, hubs := newDPS(t, nil, "hub-a.example.test")
-			e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-			c := dpsClients(t, d, e.PrimaryKey)[protocol]
-			inject := func(f fault.Fault) func() {
-				in := d.Inject(f)
-				return func() { require.Equal(t, 1, in.Fired(), f.Kind) }
-			}
-			register := func() dpsAnswer {
-				a, err := c.register()
-				require.NoError(t, err)
-				return a
-			}
-			final := func() dpsAnswer {
-				a, err := c.poll(register().OperationID)
-				require.NoError(t, err)
-				require.Equal(t, 200, a.status, a.body)
-				return a
-			}
+	eachDPSProtocol(t, nil, func(t *testing.T, d *testbroker.DPS, s dpsSession) {
+		inject := func(f fault.Fault) func() {
+			in := d.Inject(f)
+			return func() { require.Equal(t, 1, in.Fired(), f.Kind) }
+		}
+		final := func() dpsAnswer {
+			a := s.poll(s.register("").OperationID, "")
+			require.Equal(t, 200, a.status, a.body)
+			return a
+		}
 
-			fired := inject(fault.Fault{Kind: fault.DropBeforeProvisioning})
-			_, err := c.register()
-			require.Error(t, err)
-			require.Empty(t, d.Requests())
-			fired()
-			fired = inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteRegister})
-			_, err = c.register()
-			require.Error(t, err)
-			require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "the registration is stored")
-			fired()
+		fired := inject(fault.Fault{Kind: fault.DropBeforeProvisioning})
+		_, err := s.ask("", "")
+		require.Error(t, err)
+		require.Empty(t, d.Requests())
+		fired()
+		fired = inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteRegister})
+		_, err = s.ask("", "")
+		require.Error(t, err)
+		require.Len(t, s.hub.Devices(), 1, "the registration is stored")
+		fired()
 
-			fired = inject(fault.Fault{
-				Kind: fault.RefuseProvisioning, Route: fault.RouteOperation, After: 1, RetryAfter: 7 * time.Second,
-			})
-			operation := register().OperationID
-			a, err := c.poll(operation)
-			require.NoError(t, err)
-			require.Equal(t, 200, a.status)
-			a, err = c.poll(operation)
-			require.NoError(t, err)
-			require.Equal(t, 429, a.status, "the second poll")
-			require.Equal(t, 429001, a.ErrorCode)
-			require.Equal(t, "7", a.retryAfter)
-			fired()
-			fired = inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, ErrorCode: 503001, Description: "busy"})
-			a = register()
-			require.Equal(t, 503, a.status)
-			require.Equal(t, "busy", a.Message)
-			fired()
-
-			for _, text := range []string{"", "0", "-1", "soon"} {
-				fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: text})
-				require.Equal(t, text, register().retryAfter)
-				fired()
-			}
-			inject(fault.Fault{Kind: fault.RefuseProvisioning})
-			fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "9"})
-			require.Equal(t, "9", register().retryAfter, "also in a refusal")
-			fired()
-
-			fired = inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: 20 * time.Second})
-			start := time.Now()
-			register()
-			require.Equal(t, 20*time.Second, time.Since(start))
-			fired()
-			fired = inject(fault.Fault{Kind: fault.GarbleProvisioning})
-			require.Equal(t, `{"operationId`, register().body)
-			fired()
-			huge := strings.Repeat("x", 1<<20)
-			fired = inject(fault.Fault{Kind: fault.GarbleProvisioning, Bytes: []byte(huge)})
-			require.Len(t, register().body, len(huge))
-			fired()
-			fired = inject(fault.Fault{Kind: fault.OmitOperationID})
-			a = register()
-			require.NotContains(t, a.body, "operationId")
-			require.Equal(t, "assigning", a.Status)
-			fired()
-
-			for _, text := range []string{"unassigned", "disabled", "failed", "blacklisted"} {
-				fired = inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: text})
-				a = final()
-				require.Equal(t, text, a.Status)
-				require.Equal(t, text, a.State.Status)
-				require.Empty(t, a.State.AssignedHub)
-				if text == "failed" {
-					require.Equal(t, 400207, a.State.ErrorCode)
-				}
-				fired()
-			}
-			stay := d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "assigning", Times: 2})
-			operation = register().OperationID
-			for n := range 3 {
-				a, err = c.poll(operation)
-				require.NoError(t, err)
-				require.Equal(t, n == 2, a.status == 200)
-			}
-			require.Equal(t, 2, stay.Fired())
-
-			inject(fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"})
-			inject(fault.Fault{Kind: fault.WrongProfile, Text: "mqttV9"})
-			fired = inject(fault.Fault{Kind: fault.WrongDeviceID, Text: "other"})
-			a = final()
-			require.Equal(t, "gone.example.test", a.State.AssignedHub)
-			require.Equal(t, "mqttV9", a.State.ConnectionProfile)
-			require.Equal(t, "other", a.State.DeviceID)
-			fired()
+		fired = inject(fault.Fault{
+			Kind: fault.RefuseProvisioning, Route: fault.RouteOperation, After: 1, RetryAfter: 7 * time.Second,
 		})
-	}
+		operation := s.register("").OperationID
+		require.Equal(t, 200, s.poll(operation, "").status)
+		a := s.poll(operation, "")
+		require.Equal(t, 429, a.status, "the second poll")
+		require.Equal(t, 429001, a.ErrorCode)
+		require.Equal(t, "7", a.retryAfter)
+		fired()
+		fired = inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, ErrorCode: 503001, Description: "busy"})
+		a = s.register("")
+		require.Equal(t, 503, a.status)
+		require.Equal(t, "busy", a.Message)
+		fired()
+
+		for _, text := range []string{"", "0", "-1", "soon"} {
+			fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: text})
+			require.Equal(t, text, s.register("").retryAfter)
+			fired()
+		}
+		inject(fault.Fault{Kind: fault.RefuseProvisioning})
+		fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "9"})
+		require.Equal(t, "9", s.register("").retryAfter, "also in a refusal")
+		fired()
+
+		fired = inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: 20 * time.Second})
+		start := time.Now()
+		s.register("")
+		require.Equal(t, 20*time.Second, time.Since(start))
+		fired()
+		fired = inject(fault.Fault{Kind: fault.GarbleProvisioning})
+		require.Equal(t, `{"operationId`, s.register("").body)
+		fired()
+		huge := strings.Repeat("x", 1<<20)
+		fired = inject(fault.Fault{Kind: fault.GarbleProvisioning, Bytes: []byte(huge)})
+		require.Len(t, s.register("").body, len(huge))
+		fired()
+		fired = inject(fault.Fault{Kind: fault.OmitOperationID})
+		a = s.register("")
+		require.NotContains(t, a.body, "operationId")
+		require.Equal(t, "assigning", a.Status)
+		fired()
+
+		for _, text := range []string{"unassigned", "disabled", "failed", "blacklisted"} {
+			fired = inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: text})
+			a = final()
+			require.Equal(t, text, a.Status)
+			require.Equal(t, text, a.State.Status)
+			require.Empty(t, a.State.AssignedHub)
+			if text == "failed" {
+				require.Equal(t, 400207, a.State.ErrorCode)
+			}
+			fired()
+		}
+		stay := d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "assigning", Times: 2})
+		operation = s.register("").OperationID
+		for n := range 3 {
+			require.Equal(t, n == 2, s.poll(operation, "").status == 200)
+		}
+		require.Equal(t, 2, stay.Fired())
+
+		inject(fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"})
+		inject(fault.Fault{Kind: fault.WrongProfile, Text: "mqttV9"})
+		fired = inject(fault.Fault{Kind: fault.WrongDeviceID, Text: "other"})
+		a = final()
+		require.Equal(t, "gone.example.test", a.State.AssignedHub)
+		require.Equal(t, "mqttV9", a.State.ConnectionProfile)
+		require.Equal(t, "other", a.State.DeviceID)
+		fired()
+	})
 }
 
 func TestProvisioningWithoutAnAnswer(t *testing.T) {
@@ -236,26 +161,18 @@ func TestOrderOfAnswersOverMQTT(t *testing.T) {
 func TestProvisioningFaultsOverAMQP(t *testing.T) {
 	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		l := dpsAMQP(t, d, "reg-1", e.PrimaryKey)
-		d.Inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "soon"})
-		require.Equal(t, "soon", l.request(dpsRegisterMessage("")).retryAfter)
 		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 500, RetryAfter: 2 * time.Second})
 		a, rejected := l.rejected(dpsRegisterMessage(""))
 		require.Equal(t, 500001, a.ErrorCode)
 		require.EqualValues(t, "amqp:internal-error", rejected.Condition)
 		require.EqualValues(t, 2, rejected.Info["Retry-After"])
-		d.Inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: time.Minute})
-		start := time.Now()
-		l.request(dpsRegisterMessage(""))
-		require.Equal(t, time.Minute, time.Since(start))
 		d.Inject(fault.Fault{Kind: fault.MisnameProvisioning})
 		m := dpsRegisterMessage("")
+		m.Properties = &amqp.MessageProperties{CorrelationID: "c-1"}
 		require.NoError(t, l.sender.Send(t.Context(), m, nil))
 		got, err := l.receiver.Receive(t.Context(), nil)
 		require.NoError(t, err)
-		require.NotNil(t, got.Properties.CorrelationID)
-		d.Inject(fault.Fault{Kind: fault.DropAfterProvisioning})
-		require.Error(t, l.sender.Send(t.Context(), dpsRegisterMessage(""), nil))
-		require.Len(t, d.Requests(), 5)
+		require.Equal(t, "c-1-other", got.Properties.CorrelationID)
 	})
 }
 

@@ -1,7 +1,6 @@
 package dps_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -59,7 +58,7 @@ func readDPS(w *hubtest.Wire) (topic string, a dpsAnswer) {
 	require.NotEqual(w.T, []byte{0, 0}, body[:2], "packet id")
 	w.Send(hubtest.Frame(0x40, body[:2]))
 	a.body = string(body[2:])
-	require.NoError(w.T, json.Unmarshal(body[2:], &a), a.body)
+	decodeAnswer(&a)
 	return topic, a
 }
 
