@@ -95,6 +95,12 @@ type badInput struct {
 
 func badInputs() map[string]badInput {
 	raw := func(s string) func(p *hubtest.RawPeer) { return func(p *hubtest.RawPeer) { write(p, []byte(s)) } }
+	leave := func(s string) func(p *hubtest.RawPeer) {
+		return func(p *hubtest.RawPeer) {
+			write(p, []byte(s))
+			p.Conn.Close()
+		}
+	}
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 	frame := func(p amqpwire.Performative) []byte {
 		b, err := amqpwire.AppendFrame(nil, 0, p, nil)
@@ -125,6 +131,8 @@ func badInputs() map[string]badInput {
 		"header of AMQP":            {do: raw(string(plain[:])), within: time.Minute},
 		"half an open":              {do: raw(string(plain[:]) + string(openFrame[:10])), within: time.Minute},
 		"the outcome is not waited": {do: raw(string(sasl[:]) + string(initFrame)), within: time.Minute},
+		"leaves in a header":        {do: leave("AMQP\x03")},
+		"leaves in an init":         {do: leave(string(sasl[:]) + string(initFrame[:20]))},
 		// Slow loris: single bytes at intervals, without end.
 		"headers dripping in": {do: drip([]byte{'A', 'M', 'Q', 'P', 3, 1, 0, 0}, 9*time.Second),
 			within: 62 * time.Second},

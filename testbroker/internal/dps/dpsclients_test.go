@@ -1,6 +1,7 @@
 package dps_test
 
 import (
+	"encoding/json"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -237,6 +238,7 @@ func TestThePubackComesBeforeEveryAnswer(t *testing.T) {
 			require.Equal(t, n, w.Acked())
 			got, a := readDPS(w)
 			require.Equal(t, dpsAnswers+strings.Replace(want, "$rid=", "$rid="+rid, 1), got)
+			require.True(t, json.Valid([]byte(a.body)), a.body)
 			return a
 		}
 		for range rids {

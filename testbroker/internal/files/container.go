@@ -221,7 +221,8 @@ func (c *BlobContainer) Get(name string) (hubdata.Blob, bool) {
 	return c.blobs[name].get()
 }
 
-// change lets do change the entry of a name, which it makes if there is none, and returns the file.
+// change lets do change the entry of a name, which it makes if there is none, except in that of the
+// uploads, and returns the file.
 func (c *BlobContainer) change(name string, when BlobCheck, do func(*storedBlob) *BlobError) (file hubdata.Blob,
 	bad *BlobError) {
 	c.of.mu.Lock()

@@ -293,6 +293,7 @@ func (q *Queue) lockLocked(n *Notice, holder Receiver, now time.Time) {
 
 // releaseLocked makes a notice wait whose lock has ended, unless it was delivered too often.
 func (q *Queue) releaseLocked(n *Notice) {
+	n.holder = nil // a receiver that may have gone
 	if n.Deliveries >= maxDeliveries {
 		q.touchLocked(n)
 		return
