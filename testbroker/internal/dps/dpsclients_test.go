@@ -1,8 +1,8 @@
 package dps_test
 
 import (
-	"encoding/json"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
