@@ -106,7 +106,7 @@ func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 			attempts: make([]atomic.Int64, s.Duration/time.Second)}
 		clients := make([]*device.Client, s.Devices)
 		for i := range clients {
-			clients[i] = w.client(t, i, rules, w.dial)
+			clients[i] = w.client(t, i, rules)
 		}
 		var sending sync.WaitGroup
 		for i, c := range clients {
@@ -154,8 +154,7 @@ func (w *world) send(t *testing.T, c *device.Client, draws *rand.Rand) {
 	}
 }
 
-func (w *world) client(t *testing.T, i int, rules fleet.Rules,
-	dial func(context.Context, *transport.Credentials) (engine.Conn, error)) *device.Client {
+func (w *world) client(t *testing.T, i int, rules fleet.Rules) *device.Client {
 	t.Helper()
 	dev, err := w.hub.AddDevice(fmt.Sprintf("dev-%d", i))
 	require.NoError(t, err)
@@ -168,7 +167,7 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules,
 		require.NoError(t, err)
 	}
 	creds := &transport.Credentials{Host: w.hub.HostName(), DeviceID: dev.ID, Sign: sign, TokenLife: 24 * time.Hour}
-	c, err := device.New(creds, engine.New(dial, nil), o)
+	c, err := device.New(creds, engine.New(w.dial, nil), o)
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	return c
