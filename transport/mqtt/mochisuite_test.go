@@ -37,12 +37,12 @@ func run(t *testing.T, e engine) {
 		"a handshake with answers":                         handshake,
 		"a handshake that fails":                           handshakeFails,
 		"an envelope":                                      envelope,
+		"a wrong map is refused before the dial":           wrongMap,
 	} {
 		t.Run(name, func(t *testing.T) {
 			with(t, func(t *testing.T, b *broker) { f(t, b, e) })
 		})
 	}
-	t.Run("wrong maps", func(t *testing.T) { wrongMaps(t, e) })
 }
 
 func upDown() *dialect.Topics {
@@ -476,35 +476,12 @@ func envelope(t *testing.T, b *broker, e engine) {
 	require.Zero(t, b.inFlight(deviceID), "a message that cannot be opened takes no place among the others")
 }
 
-func wrongMaps(t *testing.T, e engine) {
-	for name, c := range map[string]struct {
-		o    options
-		c    transport.Credentials
-		want string
-	}{
-		"no map":           {options{Dialect: (*dialect.Topics)(nil)}, transport.Credentials{}, "nil *dialect.Topics"},
-		"no topic":         {options{Dialect: &dialect.Topics{}}, transport.Credentials{}, "Telemetry"},
-		"no will topic":    {options{Dialect: upDown(), Will: &transport.Message{}}, transport.Credentials{}, "Will"},
-		"a password alone": {options{Dialect: upDown()}, transport.Credentials{Token: transport.FixedToken("x")}, "UserName"},
-		"ids":              {options{Dialect: upDown()}, transport.Credentials{DeviceID: "a+b"}, "DeviceID"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if e.MQTT5 && c.want == "UserName" {
-				t.Skip("MQTT 5 sends a password without a user name")
-			}
-			dials := 0
-			tr := e.New(func(context.Context) (net.Conn, error) {
-				dials++
-				return nil, errors.New("no network")
-			}, c.o)
-			c.c.Host = host
-			if c.c.DeviceID == "" {
-				c.c.DeviceID = deviceID
-			}
-			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &c.c, Sink: new(hubfixture.Sink)})
-			require.ErrorIs(t, err, transport.Invalid)
-			require.ErrorContains(t, err, c.want)
-			require.Zero(t, dials)
-		})
+func wrongMap(t *testing.T, _ *broker, e engine) {
+	never := func(context.Context) (net.Conn, error) {
+		t.Error("it dials")
+		return nil, errors.New("no network")
 	}
+	_, err := dialed(e.New(never, options{Dialect: new(dialect.Topics)}), creds())
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "Telemetry is empty")
 }

@@ -114,6 +114,9 @@ func TestWrongTopicsNameTheField(t *testing.T) {
 	_, hello, err := (&topics{Telemetry: "t"}).Session(&dialect.Config{Creds: &creds})
 	require.NoError(t, err, "a client id takes any id")
 	require.Equal(t, "d+1", hello.ClientID)
+	_, _, err = (*topics)(nil).Session(&dialect.Config{Creds: &creds})
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "nil *dialect.Topics")
 }
 
 // With a place for properties, as in MQTT 5, a password needs no user name and no field is refused.
