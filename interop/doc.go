@@ -13,8 +13,8 @@
 //     with JetStream, three RabbitMQ nodes with quorum queues, and one mosquitto. A ledger compares
 //     what each client reported, what crossed the wire and what arrived. paho.mqtt.golang and
 //     autopaho are compared in the same runs. README.md has the figures.
-//   - Devices with a topic map, on both engines and over MQTT 5, against mosquitto, mochi, RabbitMQ
-//     and NATS: telemetry, commands, wills, retained messages, restarts, passwords, certificates.
+//   - Devices with a topic map, on both engines and over MQTT 5, against mosquitto, RabbitMQ and
+//     NATS: telemetry, commands, wills, retained messages, restarts, passwords, certificates.
 //   - The hub of package testbroker over MQTT against the client MQTT.js, over TLS and WebSocket,
 //     and against MQTT 5 clients, which it refuses. The hub as a plain broker against the MQTT 5
 //     client eclipse/paho.golang.
