@@ -58,7 +58,7 @@ type deskRead struct {
 // startDeskReader starts the child and waits until it has attached its links. It then waits for a
 // number of events.
 func startDeskReader(ctx context.Context, hub *testbroker.Hub, a *access, profile string) (*child, error) {
-	policy, err := hub.AddPolicy("reader", hubdata.ServiceConnect)
+	policy, err := hub.AddPolicy("reader", hubdata.RightServiceConnect)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func ExampleOptions_onMessage() {
 	if err := hub.SendC2D("dev-1", hubdata.C2D{MessageID: "c-1", Body: []byte("blink")}); err != nil {
 		log.Fatal(err)
 	}
-	if err := hub.WaitC2D(ctx, "dev-1", hubdata.Completed, 1); err != nil {
+	if err := hub.WaitC2D(ctx, "dev-1", hubdata.C2DCompleted, 1); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("completed")

@@ -134,8 +134,8 @@ func TestAModuleSendsThroughTheGateway(t *testing.T) {
 		log := s.Messages()
 		require.Equal(t, "edge-1", log[0].DeviceID)
 		require.Equal(t, "filter", log[0].ModuleID)
-		require.Equal(t, 1, s.daemon.Count(workload.TrustBundle))
-		require.Equal(t, 1, s.daemon.Count(workload.Sign))
+		require.Equal(t, 1, s.daemon.Count(workload.CallTrustBundle))
+		require.Equal(t, 1, s.daemon.Count(workload.CallSign))
 		require.Empty(t, s.failures(t))
 	})
 }
@@ -148,9 +148,9 @@ func TestAModuleWaitsForTheDaemonAndTheGateway(t *testing.T) {
 		require.NoError(t, s.client.Start())
 		time.Sleep(time.Minute)
 		require.Equal(t, []transport.Kind{transport.Network}, s.failures(t))
-		require.Zero(t, s.daemon.Count(workload.AnyCall))
-		s.daemon.Inject(workload.Fault{Kind: workload.AnswerStatus, Status: 503, Times: 3})
-		s.daemon.Inject(workload.Fault{Kind: workload.UnknownModule, Times: 2})
+		require.Zero(t, s.daemon.Count(workload.CallAny))
+		s.daemon.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Status: 503, Times: 3})
+		s.daemon.Inject(workload.Fault{Kind: workload.FaultUnknownModule, Times: 2})
 		require.NoError(t, s.daemon.Start())
 		time.Sleep(time.Minute)
 		require.NoError(t, s.StartGateway())
@@ -168,17 +168,17 @@ func TestAModuleSurvivesANewCertificateOfTheGateway(t *testing.T) {
 		s.restart(t)
 		s.send(t, "new bundle")
 		require.NotContains(t, s.failures(t), transport.Unavailable, "the first handshake asked for the new bundle")
-		require.Equal(t, 2, s.daemon.Count(workload.TrustBundle))
+		require.Equal(t, 2, s.daemon.Count(workload.CallTrustBundle))
 
 		time.Sleep(time.Minute)
 		began := time.Now()
-		s.daemon.Inject(workload.Fault{Kind: workload.StaleBundle, Times: -1, For: 30 * time.Second})
+		s.daemon.Inject(workload.Fault{Kind: workload.FaultStaleBundle, Times: -1, For: 30 * time.Second})
 		s.restart(t)
 		s.send(t, "late bundle")
 		require.Contains(t, s.failures(t), transport.Unavailable)
 		require.GreaterOrEqual(t, time.Since(began), 30*time.Second)
 		require.Less(t, time.Since(began), time.Minute)
-		require.LessOrEqual(t, s.daemon.Count(workload.TrustBundle), 2+30/5+2, "not more often than every 5 s")
+		require.LessOrEqual(t, s.daemon.Count(workload.CallTrustBundle), 2+30/5+2, "not more often than every 5 s")
 		requireBodies(t, s, "before", "new bundle", "late bundle")
 	})
 }
@@ -211,7 +211,7 @@ func requireBodies(t *testing.T, s *site, want ...string) {
 // A gateway whose bundle never gets the new authority is retried for ever, and takes nothing.
 func TestAGatewayWithoutTrustIsNotUsed(t *testing.T) {
 	atSite(t, 0, func(t *testing.T, s *site) {
-		s.daemon.Inject(workload.Fault{Kind: workload.ForeignBundle, Times: -1})
+		s.daemon.Inject(workload.Fault{Kind: workload.FaultForeignBundle, Times: -1})
 		require.NoError(t, s.client.Start())
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []transport.Kind{transport.Unavailable}, s.failures(t))
@@ -235,7 +235,7 @@ func TestTheGatewaysNameIsVerified(t *testing.T) {
 // Each fault of the daemon, during the renewal of a token, ends in a connection.
 func TestFaultsOfTheDaemonWhileTokensAreRenewed(t *testing.T) {
 	for _, kind := range workload.FaultKinds() {
-		if kind == workload.WrongDigest { // the gateway refuses the token for good
+		if kind == workload.FaultWrongDigest { // the gateway refuses the token for good
 			continue
 		}
 		t.Run(kind.String(), func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestFaultsOfTheDaemonWhileTokensAreRenewed(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				s.failures(t)
-				require.GreaterOrEqual(t, s.daemon.Count(workload.Sign), 4)
+				require.GreaterOrEqual(t, s.daemon.Count(workload.CallSign), 4)
 				require.GreaterOrEqual(t, len(s.Messages()), 30)
 			})
 		})
@@ -265,14 +265,14 @@ func TestAModuleOfAFormerGenerationRetries(t *testing.T) {
 		require.NoError(t, s.client.Start())
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, []transport.Kind{transport.Unavailable}, s.failures(t))
-		require.Less(t, s.daemon.Count(workload.Sign), 100)
+		require.Less(t, s.daemon.Count(workload.CallSign), 100)
 	})
 }
 
 // A token that the gateway refuses is no failure of the daemon.
 func TestAWrongSignatureIsUnauthorized(t *testing.T) {
 	atSite(t, 0, func(t *testing.T, s *site) {
-		s.daemon.Inject(workload.Fault{Kind: workload.WrongDigest, Times: -1})
+		s.daemon.Inject(workload.Fault{Kind: workload.FaultWrongDigest, Times: -1})
 		err := s.client.Open(t.Context())
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err), "%v", err)
 	})

@@ -48,7 +48,7 @@ func startAmenzhinsky(t *testing.T) *amenzhinsky {
 			missing(t, "the right to listen on port "+port)
 		}
 	}
-	policy, err := a.hub.AddPolicy("service", hubdata.AllRights)
+	policy, err := a.hub.AddPolicy("service", hubdata.RightAll)
 	require.NoError(t, err)
 	a.dev, err = a.hub.AddDevice("dev-1")
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestAmenzhinskyMessages(t *testing.T) {
 		name := filepath.Base(way.program)
 		out, err := a.run(way.program, way.send...)
 		require.NoError(t, err, out)
-		require.Equal(t, 1, a.hub.CountC2D("dev-1", hubdata.Enqueued))
+		require.Equal(t, 1, a.hub.CountC2D("dev-1", hubdata.C2DEnqueued))
 		log := a.hub.C2DLog("dev-1")
 		got := log[len(log)-1].C2D
 		require.Greater(t, time.Until(got.Expiry), 30*time.Minute)

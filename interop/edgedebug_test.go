@@ -54,5 +54,5 @@ func TestModuleSDKWithADebugConnectionString(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	e.arrives("ours, ", len(goTransports))
-	require.Zero(t, e.daemon.Count(workload.AnyCall))
+	require.Zero(t, e.daemon.Count(workload.CallAny))
 }

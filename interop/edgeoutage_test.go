@@ -215,7 +215,7 @@ func (e *edgeSite) restart() {
 		require.NoError(e.t, o.WaitFired(soon(e.t), 1))
 	}
 	for _, g := range e.ours {
-		require.NoError(e.t, e.hub.WaitInputs(soon(e.t), edgeID+"/"+g.name, hubdata.Invisible, 1))
+		require.NoError(e.t, e.hub.WaitInputs(soon(e.t), edgeID+"/"+g.name, hubdata.C2DInvisible, 1))
 	}
 	require.NoError(e.t, e.hub.StopGateway())
 	for _, o := range owed {
@@ -281,7 +281,7 @@ func (e *edgeSite) offline() {
 	f.balance("an off-line time")
 	require.Zero(e.t, e.hub.Stored())
 	e.settle("leaf", e.taken("leaf", "later").Delivery, "complete")
-	e.becomes(leafID, "later", hubdata.Completed)
+	e.becomes(leafID, "later", hubdata.C2DCompleted)
 	want := func(id string) string { return fmt.Sprintf(`{"offline":3,"$version":%d}`, change[id]) }
 	e.module.hears(want(e.module.id))
 	e.leaf.hears(want(leafID))

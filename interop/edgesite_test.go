@@ -251,7 +251,7 @@ func (e *edgeSite) settled() {
 	e.t.Helper()
 	eventually(e.t, "all messages to inputs are completed", func() bool {
 		for _, r := range e.hub.InputLog("") {
-			if r.State != hubdata.Completed {
+			if r.State != hubdata.C2DCompleted {
 				return false
 			}
 		}

@@ -38,7 +38,7 @@ func (h *eventsHub) readers() int { return h.hub.Links("", fault.LinkEvents) }
 func newEventsHub(t testing.TB, o *testbroker.Options) *eventsHub {
 	t.Helper()
 	hub, dev := hubfixture.OpenDevice(t, o, deviceID)
-	policy, err := hub.AddPolicy("service", hubdata.ServiceConnect)
+	policy, err := hub.AddPolicy("service", hubdata.RightServiceConnect)
 	require.NoError(t, err)
 	h := &eventsHub{t: t, hub: hub, policy: policy}
 	plain, err := hub.Listen(testbroker.PortAMQP, "127.0.0.1:0")

@@ -161,7 +161,7 @@ func TestEventHubsSDKShowsWholeEvents(t *testing.T) {
 func TestEventHubsSDKReadsNotices(t *testing.T) {
 	t.Parallel()
 	h := newEventsHub(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1, Sources: []hubdata.EventSource{
-		hubdata.TwinChangeEvents, hubdata.DeviceLifecycleEvents, hubdata.DeviceConnectionStateEvents,
+		hubdata.EventSourceTwinChange, hubdata.EventSourceDeviceLifecycle, hubdata.EventSourceDeviceConnectionState,
 	}}})
 	_, err := h.hub.PatchDesired(deviceID, `{"interval":60}`)
 	require.NoError(t, err)

@@ -164,7 +164,7 @@ func TestMQTTJSReceivesMessages(t *testing.T) {
 			require.Equal(w.t, fmt.Sprint("c ", i), values.Get("$.mid"))
 			require.Equal(w.t, "100 %", values.Get("ä/b"))
 		}
-		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, 40))
+		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.C2DCompleted, 40))
 
 		// The session survives the connection: no SUBSCRIBE on the next one.
 		w.js.tell(map[string]any{"do": "end", "name": "a"})
@@ -172,7 +172,7 @@ func TestMQTTJSReceivesMessages(t *testing.T) {
 		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{Body: []byte("while away")}))
 		require.True(w.t, w.connected("b", keep).Session)
 		require.Equal(w.t, "while away", w.js.next("message", "b").Payload)
-		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, 41))
+		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.C2DCompleted, 41))
 
 		w.js.tell(map[string]any{"do": "unsubscribe", "name": "b", "topic": deviceBound + "#"})
 		require.Empty(w.t, w.js.next("unsubscribed", "b").Text)
@@ -266,7 +266,7 @@ func TestMQTTJSReconnectsAfterACut(t *testing.T) {
 			require.True(w.t, w.connected(next, keep).Session)
 			require.Equal(w.t, next, w.js.next("message", next).Payload)
 			// otherwise it is delivered again
-			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, i+1))
+			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.C2DCompleted, i+1))
 		}
 	})
 }

@@ -87,7 +87,7 @@ func TestPahoWithMQTT5AtAPlainBroker(t *testing.T) {
 		require.Equal(t, []any{byte(2), down, "now", "text/plain", "answers", "1"}, []any{m.QoS, m.Topic, string(m.Payload),
 			m.Properties.ContentType, m.Properties.ResponseTopic, m.Properties.User.Get("n")})
 	}
-	require.NoError(t, h.WaitC2D(ctx, deviceID, hubdata.Completed, 3))
+	require.NoError(t, h.WaitC2D(ctx, deviceID, hubdata.C2DCompleted, 3))
 
 	again, err := c.Authenticate(ctx, &paho.Auth{ReasonCode: 0x19, Properties: &paho.AuthProperties{
 		AuthMethod: testbroker.AuthMethod, AuthData: []byte(d.SecondaryKey)}})

@@ -209,7 +209,7 @@ func TestDeviceSDKRegisters(t *testing.T) {
 	require.Len(t, at, 2, "both hubs have devices")
 	f.send("first", all...)
 	for _, r := range f.dps.Requests() {
-		if r.Operation == dpsdata.Register {
+		if r.Operation == dpsdata.OperationRegister {
 			require.JSONEq(t, fmt.Sprintf(`{"registrationId":%q}`, r.RegistrationID), string(r.Body))
 		}
 		require.Equal(t, "2019-03-31", r.APIVersion)
@@ -249,7 +249,7 @@ func TestDeviceSDKIsRefusedByTheDPS(t *testing.T) {
 		disabled := f.enroll(dpsdata.Enrollment{ID: "off-" + way.name, Disabled: true})
 		off = append(off, device("off", disabled.PrimaryKey))
 		custom := f.enroll(dpsdata.Enrollment{
-			ID: "asked-" + way.name, Allocation: dpsdata.Custom,
+			ID: "asked-" + way.name, Allocation: dpsdata.AllocationCustom,
 			Allocate: func(r dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
 				return dpsdata.AllocationResult{Hub: hubB, Payload: []byte(`{"given":` + string(r.Payload) + `}`)}, nil
 			},

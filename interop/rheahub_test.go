@@ -225,15 +225,15 @@ func (w *rheaWorld) cloudToDevice(t *testing.T) {
 		}
 		body := sendC2D("accept")
 		settle(deliver(body, 1), "accepted")
-		becomes(body, hubdata.Completed)
+		becomes(body, hubdata.C2DCompleted)
 		body = sendC2D("reject")
 		settle(deliver(body, 1), "rejected")
-		becomes(body, hubdata.Rejected)
+		becomes(body, hubdata.C2DRejected)
 		body = sendC2D("release")
 		settle(deliver(body, 1), "released")
 		settle(deliver(body, 2), "modified")
 		settle(deliver(body, 3), "accepted")
-		becomes(body, hubdata.Completed)
+		becomes(body, hubdata.C2DCompleted)
 		body = sendC2D("cut")
 		deliver(body, 1)
 		w.hub.Drop(w.dev.ID)
@@ -242,7 +242,7 @@ func (w *rheaWorld) cloudToDevice(t *testing.T) {
 		w.ready(name)
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
 		settle(deliver(body, 2), "accepted")
-		becomes(body, hubdata.Completed)
+		becomes(body, hubdata.C2DCompleted)
 		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with an "+
 			"unsettled message: redelivered on the next one", second)
 	}

@@ -223,10 +223,10 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	}
 	s.telemetry(name, round, n, ordered)
 	done := "completed"
-	s.sendC2D(name, deviceID, round+" complete", "complete", hubdata.Completed)
+	s.sendC2D(name, deviceID, round+" complete", "complete", hubdata.C2DCompleted)
 	if s.settles {
-		s.sendC2D(name, deviceID, round+" abandon", "abandon", hubdata.Completed)
-		s.sendC2D(name, deviceID, round+" reject", "reject", hubdata.Rejected)
+		s.sendC2D(name, deviceID, round+" abandon", "abandon", hubdata.C2DCompleted)
+		s.sendC2D(name, deviceID, round+" reject", "reject", hubdata.C2DRejected)
 		done = "completed, abandoned and delivered again, rejected"
 	}
 	seen(s.t, "%s: %d messages, lost 0, properties as sent; cloud-to-device messages %s", round, n, done)
@@ -292,7 +292,7 @@ func TestDeviceSDKRenewsItsToken(t *testing.T) {
 		require.NoError(t, err)
 		s.open("a", dev, map[string]any{"life": 10, "margin": 6})
 		s.tell(map[string]any{"do": "listen", "name": "a"})
-		s.sendC2D("a", deviceID, "before", "complete", hubdata.Completed)
+		s.sendC2D("a", deviceID, "before", "complete", hubdata.C2DCompleted)
 		before := s.telemetry("a", "before", 1, true)
 		began, renewals := time.Now(), 0
 		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than the validity of a token

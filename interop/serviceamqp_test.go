@@ -33,7 +33,7 @@ func eachServiceTransport(t *testing.T, test func(t *testing.T, c *serviceClient
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
 			hub := hubfixture.Open(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 10}})
-			policy, err := hub.AddPolicy("service", hubdata.ServiceConnect)
+			policy, err := hub.AddPolicy("service", hubdata.RightServiceConnect)
 			require.NoError(t, err)
 			c := &serviceClient{startScript(t, "serviceamqp.js", trusting(t, hub)), hub}
 			require.Empty(t, c.connect(map[string]any{"connectionString": policy.ConnectionString(), "transport": transport}))
@@ -162,7 +162,7 @@ func TestServiceSDKReceivesFeedbackOverAMQP(t *testing.T) {
 		require.Equal(t, "Expired", all[0].StatusCode)
 		require.Empty(t, c.ask("detach", map[string]any{"do": "detach", "name": "feedback"}))
 		require.Empty(t, c.ask("close", map[string]any{"do": "close"}))
-		require.Equal(t, 3, c.hub.CountC2D("dev-1", hubdata.Purged)-1)
+		require.Equal(t, 3, c.hub.CountC2D("dev-1", hubdata.C2DPurged)-1)
 		seen(t, "feedback: purged and expired, to those that asked for it; completed, rejected and detached")
 	})
 }
@@ -212,9 +212,9 @@ func TestServiceSDKTokensOverAMQP(t *testing.T) {
 	hub := hubfixture.Open(t, nil)
 	_, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	policy, err := hub.AddPolicy("service", hubdata.ServiceConnect)
+	policy, err := hub.AddPolicy("service", hubdata.RightServiceConnect)
 	require.NoError(t, err)
-	reader, err := hub.AddPolicy("reader", hubdata.RegistryRead)
+	reader, err := hub.AddPolicy("reader", hubdata.RightRegistryRead)
 	require.NoError(t, err)
 	for name, of := range map[string]struct {
 		policy hubdata.Policy

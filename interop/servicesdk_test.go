@@ -103,7 +103,7 @@ func (b *backEnd) refused(class, name, method string, args ...any) {
 
 func TestServiceSDKRegistry(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.RightAll)
 	made := b.call("registry", "create", object{"deviceId": "dev-1"})
 	require.Equal(t, "sas", made.at("authentication", "type"))
 	dev, err := b.hub.Device("dev-1")
@@ -150,7 +150,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 	b.refused("DeviceNotFoundError", "registry", "delete", "dev-1")
 	_, err = b.hub.Device("dev-1")
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
-	reader := startBackEnd(t, b.hub, hubdata.RegistryRead)
+	reader := startBackEnd(t, b.hub, hubdata.RightRegistryRead)
 	reader.call("registry", "get", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "delete", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "getTwin", "dev-2")
@@ -159,7 +159,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 
 func TestServiceSDKBulk(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.RightAll)
 	made := b.call("registry", "addDevices", []object{{"deviceId": "dev-1"}, {"deviceId": "dev-2", "status": "disabled"}})
 	require.Equal(t, true, made["isSuccessful"])
 	b.refused("ArgumentError", "registry", "addDevices", []object{{"deviceId": "dev-1"}, {"deviceId": "dev-3"}})
@@ -182,7 +182,7 @@ func TestServiceSDKBulk(t *testing.T) {
 
 func TestServiceSDKQueries(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.RightAll)
 	for i := 1; i <= 3; i++ {
 		id := fmt.Sprint("dev-", i)
 		_, err := b.hub.AddDevice(id)
@@ -238,7 +238,7 @@ func TestServiceSDKQueries(t *testing.T) {
 // The device uses the official device SDK.
 func TestServiceSDKTwinAndMethods(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.RightAll)
 	dev, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	mod, err := b.hub.AddModule(deviceID, "mod-1")

@@ -284,7 +284,7 @@ var sdkFails = map[string]string{
 // The table names every public method of the classes that use HTTPS.
 func TestServiceSDKMethods(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.RightAll)
 	dev, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	device := startSDK(t, wayOf("mqtt"), b.hub)

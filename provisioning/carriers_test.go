@@ -229,7 +229,7 @@ func TestCustomAllocationBothWays(t *testing.T) {
 	onEachCarrier(t, nil, func(t *testing.T, s *service) {
 		var got string
 		require.NoError(t, s.Change("reg-0001", func(e *dpsdata.Enrollment) {
-			e.Allocation = dpsdata.Custom
+			e.Allocation = dpsdata.AllocationCustom
 			e.Allocate = func(r dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
 				got = string(r.Payload)
 				return dpsdata.AllocationResult{Hub: s.hub.HostName(), Payload: []byte(`{"for":"Ünïcode"}`)}, nil

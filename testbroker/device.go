@@ -45,7 +45,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error { return h.hub.SetEnabl
 func (h *Hub) RemoveDevice(id string) error { return h.hub.RemoveDevice(id) }
 
 // AddPolicy makes an access policy with the given rights. Without rights it gets
-// [hubdata.DeviceConnect], with which any device can connect. A new hub has no policies.
+// [hubdata.RightDeviceConnect], with which any device can connect. A new hub has no policies.
 // It fails with [ErrExists] for a name that is taken, and for an empty name.
 func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, error) {
 	return h.hub.AddPolicy(name, rights...)

@@ -23,12 +23,12 @@
 // [Hub.WaitC2D] report the outcome.
 //
 //	err = hub.SendC2D("dev-1", hubdata.C2D{MessageID: "1", Body: []byte("reboot")})
-//	err = hub.WaitC2D(ctx, "dev-1", hubdata.Completed, 1)
+//	err = hub.WaitC2D(ctx, "dev-1", hubdata.C2DCompleted, 1)
 //
 // The hub keeps the subscriptions of a client with CleanSession=0.
 //
 // Over AMQP the device decides the outcome of a C2D message: accepted completes it, rejected
-// removes it from the queue as [hubdata.Rejected] (a service dead-letters it), released and
+// removes it from the queue as [hubdata.C2DRejected] (a service dead-letters it), released and
 // modified cause another delivery. The newest C2D link of a device, or the newest subscription,
 // replaces the previous one.
 //

@@ -164,7 +164,7 @@ func (d *DPS) Inject(f fault.Fault) *Injected { return &Injected{d.net.Inject(f)
 // AddPolicy makes an access policy for back ends that use the HTTPS API of the service:
 // enrollments, groups and registrations. [hubdata.Policy.ConnectionString] is for their clients.
 func (d *DPS) AddPolicy(name string) (hubdata.Policy, error) {
-	return d.net.AddPolicy(name, hubdata.AllRights)
+	return d.net.AddPolicy(name, hubdata.RightAll)
 }
 
 // Policy returns an access policy: see [Hub.Policy].

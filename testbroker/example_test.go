@@ -80,7 +80,7 @@ func ExampleHub_SendC2D() {
 	if err := hub.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("reboot")}); err != nil {
 		log.Fatal(err)
 	}
-	if err := hub.WaitC2D(context.Background(), "dev-1", hubdata.Completed, 1); err != nil {
+	if err := hub.WaitC2D(context.Background(), "dev-1", hubdata.C2DCompleted, 1); err != nil {
 		log.Fatal(err)
 	}
 	c := hub.C2DLog("dev-1")[0]

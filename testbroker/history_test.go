@@ -91,15 +91,15 @@ func TestKeep(t *testing.T) {
 			require.Equal(t, fmt.Sprint(n), h.TwinLog("dev-1")[keep-1].RequestID)
 			require.Equal(t, n, h.C2DLog("dev-1")[keep-1].Sequence)
 			require.Len(t, h.C2DLog("dev-1"), keep)
-			require.Equal(t, n, h.CountC2D("dev-1", hubdata.Completed))
-			require.Equal(t, keep, h.CountC2D("", hubdata.Purged), "of devices that were removed")
+			require.Equal(t, n, h.CountC2D("dev-1", hubdata.C2DCompleted))
+			require.Equal(t, keep, h.CountC2D("", hubdata.C2DPurged), "of devices that were removed")
 			require.Len(t, h.Uploads(), keep)
 			require.Len(t, h.Blobs(), keep)
 			_, ok := h.Blob(fmt.Sprint("dev-1/", n))
 			require.True(t, ok)
 
 			require.NoError(t, h.WaitMessages(t.Context(), 2*n))
-			require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
+			require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, n))
 			require.NoError(t, h.WaitUploads(t.Context(), n))
 
 			h.Reset()
@@ -245,7 +245,7 @@ func TestForgottenCalls(t *testing.T) {
 func TestForgottenC2DMessages(t *testing.T) {
 	hubtest.InBubble(t, &testbroker.Options{Keep: 2}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		hubtest.Enqueue(t, h, "1", "2", "3", "4", "5")
-		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.Enqueued))
+		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.C2DEnqueued))
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
 		w := hubtest.Receiver(t, h, d, 1)
 		for _, want := range []string{"1", "2", "3", "4", "5"} {
@@ -253,7 +253,7 @@ func TestForgottenC2DMessages(t *testing.T) {
 			require.Equal(t, want, c.Body)
 			hubtest.Ack(w, c.ID)
 		}
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 5))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, 5))
 	})
 }
 

@@ -130,7 +130,7 @@ func TestChangesSurviveFromTheirReturnOn(t *testing.T) {
 	got = after(func() error { return h.RemoveDevice("dev-1/cam") })
 	require.Equal(t, h.Devices(), got.Devices())
 	var policy hubdata.Policy
-	got = after(func() (err error) { policy, err = h.AddPolicy("back", hubdata.AllRights); return err })
+	got = after(func() (err error) { policy, err = h.AddPolicy("back", hubdata.RightAll); return err })
 	kept, err := got.Policy("back")
 	require.NoError(t, err)
 	require.Equal(t, policy, kept)
@@ -183,8 +183,8 @@ func TestAWaitingMessageGoesOnAfterAKill(t *testing.T) {
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "short", Expiry: time.Now().Add(time.Hour)}))
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "long", Expiry: time.Now().Add(3 * time.Hour)}))
 	late := hubOn(t, s.killed(), testbroker.Options{Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
-	require.NoError(t, late.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 1))
-	require.Equal(t, 1, late.CountC2D("dev-1", hubdata.Enqueued))
+	require.NoError(t, late.WaitC2D(t.Context(), "dev-1", hubdata.C2DExpired, 1))
+	require.Equal(t, 1, late.CountC2D("dev-1", hubdata.C2DEnqueued))
 }
 
 // A kill during the removal of a device leaves its twin and its messages. The next device of that
@@ -273,7 +273,7 @@ func TestConfigurationsSurvive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &memory{}
 		h := hubOn(t, s, testbroker.Options{})
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		for _, id := range []string{"ulm", "gone"} {
 			hubtest.Configure(p, id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
 				"content":{"deviceContent":{"properties.desired.x":1.50}},
@@ -327,7 +327,7 @@ func TestTheServiceSurvives(t *testing.T) {
 	d := open(s)
 	ca := testbroker.NewCertAuthority("maker").Cert()
 	for _, e := range []dpsdata.Enrollment{
-		{ID: "Sensor-1", Hubs: []string{"a", "b"}, Tags: `{"x":1}`, Reprovision: dpsdata.Never},
+		{ID: "Sensor-1", Hubs: []string{"a", "b"}, Tags: `{"x":1}`, Reprovision: dpsdata.ReprovisionNever},
 		{ID: "z", Group: true}, {ID: "a", Group: true}, {ID: "x509", Group: true, Certificates: []*x509.Certificate{ca}},
 	} {
 		_, err := d.Enroll(e)

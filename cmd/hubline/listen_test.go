@@ -24,8 +24,8 @@ func TestListenPrintsAndSettles(t *testing.T) {
 		}
 		require.Equal(t, exitOK, s.run("listen", "-count", "2", "-transport", name), s.log.String())
 		require.Equal(t, "one\ntwo\n", s.out.String())
-		require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
-		require.Equal(t, 2, s.hub.CountC2D("pump-1", hubdata.Completed), "the third is for the next listener")
+		require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DCompleted, 2))
+		require.Equal(t, 2, s.hub.CountC2D("pump-1", hubdata.C2DCompleted), "the third is for the next listener")
 	}
 }
 
@@ -33,7 +33,7 @@ func TestListenRejects(t *testing.T) {
 	s := newShell(t, nil)
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("one")}))
 	require.Equal(t, exitOK, s.run("listen", "-count", "1", "-transport", "amqp", "-settle", "reject"))
-	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Rejected, 1))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DRejected, 1))
 }
 
 func TestListenJSON(t *testing.T) {
@@ -71,7 +71,7 @@ func TestListenAtATerminal(t *testing.T) {
 	require.Equal(t, "12:00:00  1  zone=3  a\ufffd[2Jb\n12:00:00  message-2          two\n"+
 		strings.Repeat(" ", 29)+"lines\n", text)
 
-	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DCompleted, 2))
 	delete(s.env, "NO_COLOR")
 	s.out = buffer{}
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "3"}))
@@ -91,7 +91,7 @@ func TestListenSince(t *testing.T) {
 	go func() {
 		done <- s.runIn(wait, "listen", "-transport", "amqp", "-count", "1", "-since", "2126-01-01T00:00:00Z")
 	}()
-	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DCompleted, 2))
 	stop()
 	require.Equal(t, exitOK, <-done)
 	require.Contains(t, s.out.String(), "2 from before -since: settled and not printed")

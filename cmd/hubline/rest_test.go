@@ -154,7 +154,7 @@ func TestTheSimulatedDeviceAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, answer.Status)
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("hello")}))
-	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 1))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DCompleted, 1))
 	interrupt()
 	require.Equal(t, exitOK, <-done, s.log.String())
 	require.Contains(t, s.log.String(), "message: hello")
@@ -175,7 +175,7 @@ func TestTheSimulatedDeviceIsAsTold(t *testing.T) {
 		return string(twin.Reported) == `{"firmware":"1.2"}`
 	}))
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("hello")}))
-	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Rejected, 1))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.C2DRejected, 1))
 	answer, err := s.hub.CallMethod(soon(t), "pump-1", hubdata.MethodCall{Name: "fill"})
 	require.NoError(t, err)
 	require.Equal(t, 409, answer.Status)

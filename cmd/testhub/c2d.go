@@ -45,7 +45,7 @@ func c2dRecord(r hubdata.C2DRecord) c2dMessage {
 // states maps the names of C2D states to the states.
 var states = func() map[string]hubdata.C2DState {
 	m := make(map[string]hubdata.C2DState)
-	for s := hubdata.Enqueued; s <= hubdata.Rejected; s++ {
+	for s := hubdata.C2DEnqueued; s <= hubdata.C2DRejected; s++ {
 		m[s.String()] = s
 	}
 	return m
@@ -145,7 +145,7 @@ func (c *control) c2dLog(r *call, count int) any {
 }
 
 func (c *control) waitC2D(r *call) (any, *refusal) {
-	id, state, count := r.device(), hubdata.Completed, 1
+	id, state, count := r.device(), hubdata.C2DCompleted, 1
 	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
 	wait := func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) }
 	problem := c.waits(r, have, wait, choice("state", states, &state), whole("count", 1, 1<<20, &count))
@@ -183,7 +183,7 @@ func (c *control) inputLog(r *call, count int) any {
 }
 
 func (c *control) waitInputs(r *call) (any, *refusal) {
-	id, state, count := r.device(), hubdata.Completed, 1
+	id, state, count := r.device(), hubdata.C2DCompleted, 1
 	have := func() any { return map[string]int{state.String(): c.hub.CountInputs(id, state)} }
 	wait := func(ctx context.Context) error { return c.hub.WaitInputs(ctx, id, state, count) }
 	problem := c.waits(r, have, wait, choice("state", states, &state), whole("count", 1, 1<<20, &count))

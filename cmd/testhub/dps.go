@@ -185,7 +185,7 @@ func (d *provider) add(e enrolled) (dpsdata.Enrollment, error) {
 	}
 	// Every device goes to the first hub, until a test moves its enrollment.
 	made, err := d.dps.Enroll(dpsdata.Enrollment{
-		ID: e.id, Group: e.group, Certificates: certs, EndorsementKey: e.tpm, Allocation: dpsdata.Fixed,
+		ID: e.id, Group: e.group, Certificates: certs, EndorsementKey: e.tpm, Allocation: dpsdata.AllocationFixed,
 		Issue: d.issue,
 	})
 	if err == nil {

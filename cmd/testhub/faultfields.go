@@ -227,14 +227,15 @@ var workloadFields = []workloadField{
 		return number("probability", "a number above 0, up to 1", &f.Probability,
 			func(p float64) bool { return p > 0 && p <= 1 })
 	}},
-	{[]workload.FaultKind{workload.AnswerStatus}, func(f *workload.Fault) field {
+	{[]workload.FaultKind{workload.FaultAnswerStatus}, func(f *workload.Fault) field {
 		return whole("status", 200, 599, &f.Status)
 	}},
-	{[]workload.FaultKind{workload.Slow}, func(f *workload.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
-	{[]workload.FaultKind{workload.NotHTTP, workload.Garbage}, func(f *workload.Fault) field {
+	{[]workload.FaultKind{workload.FaultSlow},
+		func(f *workload.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
+	{[]workload.FaultKind{workload.FaultNotHTTP, workload.FaultGarbage}, func(f *workload.Fault) field {
 		return rawBytes("bytesBase64", &f.Bytes)
 	}},
-	{[]workload.FaultKind{workload.Oversized}, func(f *workload.Fault) field {
+	{[]workload.FaultKind{workload.FaultOversized}, func(f *workload.Fault) field {
 		return whole("size", 1, 1<<30, &f.Size)
 	}},
 }
@@ -242,7 +243,7 @@ var workloadFields = []workloadField{
 // workloadFieldsOf returns the fields of a kind of fault, except the kind.
 func workloadFieldsOf(k workload.FaultKind, f *workload.Fault) (fields []field) {
 	for _, wf := range workloadFields {
-		if wf.kinds == nil && k != workload.Absent || slices.Contains(wf.kinds, k) {
+		if wf.kinds == nil && k != workload.FaultAbsent || slices.Contains(wf.kinds, k) {
 			fields = append(fields, wf.input(f))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,9 @@ func TestTextsOfKinds(t *testing.T) {
 	}
 }
 
+// typed are the types in the names of the constants of package workload, which the page leaves out.
+var typed = regexp.MustCompile(`\b(?:Fault|Call)([A-Z])`)
+
 // commentsOf returns each constant of a type below testbroker with its comment, in one line.
 func commentsOf(t *testing.T, pkg, of, prefix string) (all []string) {
 	names := constants(t, pkg+"."+of)
@@ -59,7 +63,7 @@ func commentsOf(t *testing.T, pkg, of, prefix string) (all []string) {
 					own = group.Doc.Text()
 				}
 				about = cmp.Or(strings.Join(strings.Fields(own), " "), about)
-				all = append(all, prefix+spec.Names[0].Name+" "+about)
+				all = append(all, prefix+typed.ReplaceAllString(spec.Names[0].Name+" "+about, "$1"))
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	owner, err := policy(hub, ownerPolicy,
-		func() (hubdata.Policy, error) { return hub.AddPolicy(ownerPolicy, hubdata.AllRights) })
+		func() (hubdata.Policy, error) { return hub.AddPolicy(ownerPolicy, hubdata.RightAll) })
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (c *control) aboutWorkload(r *call) (any, *refusal) {
 
 // waitWorkload waits until there were so many requests for a call.
 func (c *control) waitWorkload(r *call) (any, *refusal) {
-	which, count := workload.AnyCall, 1
+	which, count := workload.CallAny, 1
 	problem := c.waits(r, func() any { return c.workloadState().Calls }, func(ctx context.Context) error {
 		return c.daemon.WaitCount(ctx, which, count)
 	}, choice("call", workloadCalls(), &which), whole("count", 1, 1<<30, &count))

@@ -464,8 +464,8 @@ func TestFirmwareObeysMessages(t *testing.T) {
 		if err := f.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if len(got) != 4 || got[3] != "c3\x10" || b.hub.CountC2D(boardID, hubdata.Completed) != 4 {
-			t.Errorf("%q, %d settled", got, b.hub.CountC2D(boardID, hubdata.Completed))
+		if len(got) != 4 || got[3] != "c3\x10" || b.hub.CountC2D(boardID, hubdata.C2DCompleted) != 4 {
+			t.Errorf("%q, %d settled", got, b.hub.CountC2D(boardID, hubdata.C2DCompleted))
 		}
 	})
 }

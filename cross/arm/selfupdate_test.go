@@ -236,9 +236,9 @@ func TestABoardUpdatesItselfThroughResets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.ended(t, good, updatedata.Succeeded)
+	b.ended(t, good, updatedata.OutcomeSucceeded)
 	tried := b.said("boot slot 0")
-	b.ended(t, b.offer(t, 3, crash), updatedata.Failed)
+	b.ended(t, b.offer(t, 3, crash), updatedata.OutcomeFailed)
 	if n := b.said("boot slot 0") - tried; n != 3 {
 		t.Errorf("image 3 was started %d times, want 3", n)
 	}

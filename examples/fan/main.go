@@ -110,7 +110,7 @@ func look(ctx context.Context, hub *testbroker.Hub, id string) error {
 		}),
 		hub.WaitUploads(ctx, 1),
 		hub.SendC2D(id, hubdata.C2D{MessageID: "c-1", Body: []byte(`{"on":true}`)}),
-		hub.WaitC2D(ctx, id, hubdata.Completed, 1),
+		hub.WaitC2D(ctx, id, hubdata.C2DCompleted, 1),
 	)
 	if err != nil {
 		return err

@@ -169,7 +169,7 @@ func (e *edgeDevice) read(ctx context.Context, sensor *device.Client, celsius ..
 		fmt.Printf("sensor   sent %s\n", body)
 	}
 	e.sent += len(celsius)
-	return e.hub.WaitInputs(ctx, "edge-1/filter", hubdata.Completed, e.sent)
+	return e.hub.WaitInputs(ctx, "edge-1/filter", hubdata.C2DCompleted, e.sent)
 }
 
 // desire sets the threshold and waits until the filter has reported it.

@@ -69,9 +69,9 @@ func publishAll(ctx context.Context, cloud *setup.UpdateCloud) error {
 		bundle bundle
 		want   updatedata.Outcome
 	}{
-		{2, bundle{Version: "2", Boots: true, Signer: keyring}, updatedata.Succeeded},
-		{3, bundle{Version: "3", Signer: keyring}, updatedata.Failed},
-		{4, bundle{Version: "4", Boots: true, Signer: "another key"}, updatedata.Failed},
+		{2, bundle{Version: "2", Boots: true, Signer: keyring}, updatedata.OutcomeSucceeded},
+		{3, bundle{Version: "3", Signer: keyring}, updatedata.OutcomeFailed},
+		{4, bundle{Version: "4", Boots: true, Signer: "another key"}, updatedata.OutcomeFailed},
 	} {
 		file, err := json.Marshal(u.bundle)
 		if err != nil {

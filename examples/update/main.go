@@ -53,14 +53,14 @@ func publishAll(ctx context.Context, cloud *setup.UpdateCloud) error {
 	inject := func(f fault.Fault) { played = append(played, cloud.DPS.Inject(f)) }
 	inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUpdateFile, Statuses: []int{503}})
 	inject(fault.Fault{Kind: fault.DropDuringAnswer, Route: fault.RouteUpdateFile, After: 1})
-	if err := cloud.Install(ctx, 2, newImage(2, true), updatedata.Succeeded, 2); err != nil {
+	if err := cloud.Install(ctx, 2, newImage(2, true), updatedata.OutcomeSucceeded, 2); err != nil {
 		return err
 	}
-	if err := cloud.Install(ctx, 3, newImage(3, false), updatedata.Failed, 2); err != nil {
+	if err := cloud.Install(ctx, 3, newImage(3, false), updatedata.OutcomeFailed, 2); err != nil {
 		return err
 	}
 	inject(fault.Fault{Kind: fault.WrongOffer, Text: "signature"})
-	if err := cloud.Install(ctx, 4, newImage(4, true), updatedata.Failed, 2); err != nil {
+	if err := cloud.Install(ctx, 4, newImage(4, true), updatedata.OutcomeFailed, 2); err != nil {
 		return err
 	}
 	for i, f := range played {

@@ -256,7 +256,7 @@ func (h *Broker) Call(name, body string) (status int, answer string, err error) 
 
 func (h *Broker) Undelivered() int {
 	if h.hasInputs() {
-		return h.CountInputs(h.id, hubdata.Enqueued) + h.CountInputs(h.id, hubdata.Invisible)
+		return h.CountInputs(h.id, hubdata.C2DEnqueued) + h.CountInputs(h.id, hubdata.C2DInvisible)
 	}
-	return h.CountC2D(h.id, hubdata.Enqueued) + h.CountC2D(h.id, hubdata.Invisible)
+	return h.CountC2D(h.id, hubdata.C2DEnqueued) + h.CountC2D(h.id, hubdata.C2DInvisible)
 }

@@ -96,7 +96,7 @@ func TestExactlyOnceAcrossCuts(t *testing.T) {
 			for i := range n {
 				require.NoError(t, hub.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
 			}
-			require.NoError(t, hub.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
+			require.NoError(t, hub.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, n))
 			time.Sleep(time.Minute)
 			mu.Lock()
 			defer mu.Unlock()

@@ -99,9 +99,9 @@ func (s *site) checkInputs() {
 		newest = max(newest, numberOf(id))
 	}
 	for _, r := range s.inputs {
-		wants := hubdata.Completed
+		wants := hubdata.C2DCompleted
 		if n := numberOf(r.C2D.MessageID); s.p.engine.protocol == hubdata.AMQP && n%13 == 0 && n%17 != 0 {
-			wants = hubdata.Rejected // MQTT cannot reject
+			wants = hubdata.C2DRejected // MQTT cannot reject
 		}
 		if r.State != wants {
 			s.failf("%s at the input %s is %v, not %v", r.C2D.MessageID, r.Input, r.State, wants)
@@ -166,7 +166,7 @@ func TestTheLedgerOfGatewaysNoticesSabotage(t *testing.T) {
 				s.errs = nil
 				s.called["1"].runs++
 				s.members[leafDevice].twin.Reported = []byte(`{"k1":0}`)
-				s.inputs = append(s.inputs, hubdata.C2DRecord{State: hubdata.Invisible, Input: "one"})
+				s.inputs = append(s.inputs, hubdata.C2DRecord{State: hubdata.C2DInvisible, Input: "one"})
 				text := s.check().Error()
 				for _, want := range []string{"call 1 ran 2 times", "leaf-1: k1 is 0", "at the input one is invisible"} {
 					require.Contains(t, text, want)

@@ -34,7 +34,7 @@ func gatewayRows() []siteRow {
 	restart := siteStep{what: siteRestart, length: siteOutage}
 	rotated := siteStep{what: siteRestart, length: siteOutage, rotate: true}
 	sends, calls := []string{"outputs", "leaf"}, []string{"method", "invoke"}
-	late := siteStep{what: siteDaemon, daemon: workload.Fault{Kind: workload.StaleBundle, Times: 3}}
+	late := siteStep{what: siteDaemon, daemon: workload.Fault{Kind: workload.FaultStaleBundle, Times: 3}}
 	return []siteRow{
 		{name: "no fault"},
 		{name: "restart", gateway: []siteStep{restart}, kinds: kinds(network)},
@@ -65,31 +65,32 @@ func gatewayRows() []siteRow {
 func daemonRows() []siteRow {
 	type F = workload.Fault
 	return []siteRow{
-		{name: "AnswerStatus 500", daemon: F{Kind: workload.AnswerStatus}, kinds: kinds(unavailable)},
-		{name: "AnswerStatus 404", daemon: F{Kind: workload.AnswerStatus, Status: 404}, kinds: kinds(unavailable)},
-		{name: "AnswerStatus 400", daemon: F{Kind: workload.AnswerStatus, Status: 400}, kinds: kinds(transport.Invalid),
+		{name: "AnswerStatus 500", daemon: F{Kind: workload.FaultAnswerStatus}, kinds: kinds(unavailable)},
+		{name: "AnswerStatus 404", daemon: F{Kind: workload.FaultAnswerStatus, Status: 404}, kinds: kinds(unavailable)},
+		{name: "AnswerStatus 400", daemon: F{Kind: workload.FaultAnswerStatus, Status: 400}, kinds: kinds(transport.Invalid),
 			terminal: kinds(transport.Invalid)},
-		{name: "Slow", daemon: F{Kind: workload.Slow, Delay: 5 * time.Second}},
-		{name: "Mute", daemon: F{Kind: workload.Mute}, kinds: kinds(timeout)},
-		{name: "CutBefore", daemon: F{Kind: workload.CutBefore}, kinds: kinds(network)},
-		{name: "CutAfter", daemon: F{Kind: workload.CutAfter}, kinds: kinds(network)},
-		{name: "CutDuring", daemon: F{Kind: workload.CutDuring}, kinds: kinds(network)},
-		{name: "NotHTTP", daemon: F{Kind: workload.NotHTTP}, kinds: kinds(protocol)},
-		{name: "Garbage", daemon: F{Kind: workload.Garbage}, kinds: kinds(protocol)},
-		{name: "Malformed", daemon: F{Kind: workload.Malformed}, kinds: kinds(protocol)},
-		{name: "Oversized", daemon: F{Kind: workload.Oversized, Size: 2 << 20}, kinds: kinds(protocol)},
-		{name: "WrongDigest", daemon: F{Kind: workload.WrongDigest}, kinds: kinds(unauthorized),
+		{name: "Slow", daemon: F{Kind: workload.FaultSlow, Delay: 5 * time.Second}},
+		{name: "Mute", daemon: F{Kind: workload.FaultMute}, kinds: kinds(timeout)},
+		{name: "CutBefore", daemon: F{Kind: workload.FaultCutBefore}, kinds: kinds(network)},
+		{name: "CutAfter", daemon: F{Kind: workload.FaultCutAfter}, kinds: kinds(network)},
+		{name: "CutDuring", daemon: F{Kind: workload.FaultCutDuring}, kinds: kinds(network)},
+		{name: "NotHTTP", daemon: F{Kind: workload.FaultNotHTTP}, kinds: kinds(protocol)},
+		{name: "Garbage", daemon: F{Kind: workload.FaultGarbage}, kinds: kinds(protocol)},
+		{name: "Malformed", daemon: F{Kind: workload.FaultMalformed}, kinds: kinds(protocol)},
+		{name: "Oversized", daemon: F{Kind: workload.FaultOversized, Size: 2 << 20}, kinds: kinds(protocol)},
+		{name: "WrongDigest", daemon: F{Kind: workload.FaultWrongDigest}, kinds: kinds(unauthorized),
 			terminal: kinds(unauthorized)},
-		{name: "UnknownModule", daemon: F{Kind: workload.UnknownModule}, kinds: kinds(unavailable)},
-		{name: "StaleBundle", daemon: F{Kind: workload.StaleBundle}, rotate: true, kinds: kinds(unavailable)},
-		{name: "ForeignBundle", daemon: F{Kind: workload.ForeignBundle}, rotate: true, kinds: kinds(unavailable)},
-		{name: "Absent", daemon: F{Kind: workload.Absent, For: siteOutage}, kinds: kinds(network)},
+		{name: "UnknownModule", daemon: F{Kind: workload.FaultUnknownModule}, kinds: kinds(unavailable)},
+		{name: "StaleBundle", daemon: F{Kind: workload.FaultStaleBundle}, rotate: true, kinds: kinds(unavailable)},
+		{name: "ForeignBundle", daemon: F{Kind: workload.FaultForeignBundle}, rotate: true, kinds: kinds(unavailable)},
+		{name: "Absent", daemon: F{Kind: workload.FaultAbsent, For: siteOutage}, kinds: kinds(network)},
 	}
 }
 
 // bundleFaults are the faults that can happen to a request for the trust bundle as well.
-var bundleFaults = []workload.FaultKind{workload.AnswerStatus, workload.Slow, workload.Mute, workload.CutBefore,
-	workload.CutAfter, workload.CutDuring, workload.NotHTTP, workload.Garbage, workload.Malformed, workload.Oversized}
+var bundleFaults = []workload.FaultKind{workload.FaultAnswerStatus, workload.FaultSlow, workload.FaultMute,
+	workload.FaultCutBefore, workload.FaultCutAfter, workload.FaultCutDuring, workload.FaultNotHTTP,
+	workload.FaultGarbage, workload.FaultMalformed, workload.FaultOversized}
 
 // siteOp is an operation of the members. It runs right before the fault, and again half a second
 // later.
@@ -132,7 +133,7 @@ func TestMatrixOfGateways(t *testing.T) {
 			for _, r := range daemonRows() {
 				t.Run("connect/"+r.name, func(t *testing.T) { siteCell(t, e, siteOps()[0], r) })
 				if slices.Contains(bundleFaults, r.daemon.Kind) {
-					r.daemon.Call, r.rotate = workload.TrustBundle, true
+					r.daemon.Call, r.rotate = workload.CallTrustBundle, true
 					t.Run("other certificate/"+r.name, func(t *testing.T) { siteCell(t, e, siteOps()[0], r) })
 				}
 			}

@@ -175,7 +175,7 @@ func drawDaemonFault(r *rand.Rand) workload.Fault {
 	kinds := workload.FaultKinds()
 	f := workload.Fault{Kind: kinds[r.IntN(len(kinds))], Times: 1 + r.IntN(3),
 		Delay: between(time.Second, 30*time.Second), Status: []int{500, 502, 503, 404, 400}[r.IntN(5)], Size: 2 << 20}
-	if f.Kind == workload.Absent {
+	if f.Kind == workload.FaultAbsent {
 		f.For, f.Times = between(time.Second, time.Minute), 0
 	}
 	return f

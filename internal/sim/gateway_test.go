@@ -172,7 +172,7 @@ func (s *site) open(t *testing.T) {
 	require.NoError(t, err)
 	if s.p.boot > 0 {
 		s.away(s.p.boot, false)
-		s.faults = append(s.faults, s.daemon.Inject(workload.Fault{Kind: workload.Absent, For: s.p.boot / 2}))
+		s.faults = append(s.faults, s.daemon.Inject(workload.Fault{Kind: workload.FaultAbsent, For: s.p.boot / 2}))
 	}
 	for i := range s.members {
 		s.members[i] = s.join(t, i)
@@ -291,10 +291,10 @@ func (s *site) finish() {
 	})
 	s.until("the gateway has stored messages left", func() bool { return s.hub.Stored() == 0 })
 	s.until("not every message of an input was settled", func() bool {
-		return s.hub.CountInputs("edge-1/b", hubdata.Enqueued)+s.hub.CountInputs("edge-1/b", hubdata.Invisible) == 0
+		return s.hub.CountInputs("edge-1/b", hubdata.C2DEnqueued)+s.hub.CountInputs("edge-1/b", hubdata.C2DInvisible) == 0
 	})
 	s.until("not every cloud-to-device message was completed", func() bool {
-		return s.hub.CountC2D("leaf-1", hubdata.Completed) == s.fromCloud
+		return s.hub.CountC2D("leaf-1", hubdata.C2DCompleted) == s.fromCloud
 	})
 	for _, m := range s.members {
 		m.agree()

@@ -243,9 +243,9 @@ func (p *party) message(n int) error {
 // received waits until all cloud-to-device messages since the last call were handled with this
 // outcome, and the hub knows it.
 func (p *party) received(o transport.Outcome) error {
-	state := hubdata.Completed
+	state := hubdata.C2DCompleted
 	if o == transport.OutcomeReject && p.with.protocol != hubdata.MQTT { // MQTT cannot reject
-		state = hubdata.Rejected
+		state = hubdata.C2DRejected
 	}
 	fresh := p.fromCloud
 	for _, n := range p.settled {

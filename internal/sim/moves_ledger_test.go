@@ -160,7 +160,7 @@ func (j *journey) checkRequests() error {
 	}
 	polled := map[string]dpsdata.Request{}
 	for i, r := range j.requests {
-		if r.Operation != dpsdata.Poll || r.Status == 401 { // the other key comes at once
+		if r.Operation != dpsdata.OperationPoll || r.Status == 401 { // the other key comes at once
 			continue
 		}
 		last, again := polled[r.OperationID]

@@ -64,7 +64,7 @@ func drawMoves(seed uint64, e engine) *movePlan {
 		},
 		carrier: carriers[r.IntN(len(carriers))],
 		hubs:    2 + r.IntN(2), group: r.IntN(3) == 0, secondKey: r.IntN(2) == 0, stored: r.IntN(2) == 0,
-		reprovision: []dpsdata.Reprovision{dpsdata.Migrate, dpsdata.Reset}[r.IntN(2)],
+		reprovision: []dpsdata.Reprovision{dpsdata.ReprovisionMigrate, dpsdata.ReprovisionReset}[r.IntN(2)],
 		maxFailures: 3 + r.IntN(8),
 		polls:       r.IntN(4) - 1, retryAfter: time.Duration(r.IntN(6)) * time.Second,
 	}

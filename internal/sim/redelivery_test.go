@@ -99,7 +99,7 @@ func TestAVerdictIsNotLostWhenTheClientCloses(t *testing.T) {
 				time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
 				require.Empty(t, started)
 			}
-			require.Equal(t, 10, h.CountC2D("dev-1", hubdata.Completed))
+			require.Equal(t, 10, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		})
 	})
 }

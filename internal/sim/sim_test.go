@@ -348,8 +348,8 @@ func (w *world) complete() {
 		}
 	}
 	done := func() bool {
-		return w.hub.CountC2D("dev-1", hubdata.Completed) == completed &&
-			w.hub.CountC2D("dev-1", hubdata.Rejected) == rejected
+		return w.hub.CountC2D("dev-1", hubdata.C2DCompleted) == completed &&
+			w.hub.CountC2D("dev-1", hubdata.C2DRejected) == rejected
 	}
 	patience := int((times.MaxRetryAfter + time.Hour) / time.Second)
 	for i := range patience {

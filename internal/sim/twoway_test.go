@@ -81,7 +81,7 @@ func twoWay(t *testing.T, with engine, port testbroker.Port) {
 					sent++
 				case errors.Is(err, testbroker.ErrQueueFull):
 					hub.C2DLog("dev-1")
-					if err := hub.WaitC2D(ctx, "dev-1", hubdata.Completed, sent-25); err != nil { // half the queue is free
+					if err := hub.WaitC2D(ctx, "dev-1", hubdata.C2DCompleted, sent-25); err != nil { // half the queue is free
 						return err
 					}
 				default:
@@ -96,7 +96,7 @@ func twoWay(t *testing.T, with engine, port testbroker.Port) {
 	}
 	require.NoError(t, c.Flush(ctx))
 	require.NoError(t, <-fromCloud)
-	require.NoError(t, hub.WaitC2D(ctx, "dev-1", hubdata.Completed, n))
+	require.NoError(t, hub.WaitC2D(ctx, "dev-1", hubdata.C2DCompleted, n))
 	require.NoError(t, c.Flush(ctx))
 	require.EqualValues(t, n, handled.Load())
 	require.EqualValues(t, n/100, answered.Load())

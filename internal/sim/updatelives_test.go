@@ -149,8 +149,8 @@ var lifeFaults = []fault.Fault{
 	{Kind: fault.DropBeforeProvisioning}, {Kind: fault.DropAfterProvisioning}, {Kind: fault.SwallowProvisioning},
 	{Kind: fault.GarbleProvisioning}, {Kind: fault.SlowProvisioning, Delay: 5 * time.Second},
 	{Kind: fault.RefuseProvisioning, Status: 503}, {Kind: fault.RefuseProvisioning, Status: 429, RetryAfter: time.Minute},
-	{Kind: fault.RefuseUpdate}, {Kind: fault.RefuseUpdate, Text: string(updatedata.Unavailable)},
-	{Kind: fault.RefuseUpdate, Text: string(updatedata.OutdatedAgentInfo), Route: fault.RouteUpdateCheck},
+	{Kind: fault.RefuseUpdate}, {Kind: fault.RefuseUpdate, Text: string(updatedata.CodeUnavailable)},
+	{Kind: fault.RefuseUpdate, Text: string(updatedata.CodeOutdatedAgentInfo), Route: fault.RouteUpdateCheck},
 	{Kind: fault.AnswerStatus, Route: fault.RouteUpdateFile, Statuses: []int{503}},
 	{Kind: fault.DropDuringAnswer, Route: fault.RouteUpdateFile},
 	{Kind: fault.ResetAfterRequest, Route: fault.RouteUpdateFile},
@@ -272,8 +272,8 @@ func (l *life) program(ctx context.Context, number, behaviour byte) {
 }
 
 // expected is the outcome of an image's update, unless another one replaces it.
-var expected = map[byte]updatedata.Outcome{imageWorks: updatedata.Succeeded, imageSick: updatedata.Failed,
-	imageCrash: updatedata.Failed, imageLies: updatedata.Failed}
+var expected = map[byte]updatedata.Outcome{imageWorks: updatedata.OutcomeSucceeded, imageSick: updatedata.OutcomeFailed,
+	imageCrash: updatedata.OutcomeFailed, imageLies: updatedata.OutcomeFailed}
 
 // live lives a life and checks its ledger.
 func live(t testing.TB, seed uint64) *life {
@@ -338,7 +338,7 @@ func (l *life) check() {
 			require.NotEmpty(l.t, reports, "workflow %s has no final report", w.ID)
 			require.Equal(l.t, reports[0].Result.Outcome.String(), string(w.Outcome()), w.ID)
 		}
-		if w.Outcome() == updatedata.Succeeded {
+		if w.Outcome() == updatedata.OutcomeSucceeded {
 			_, err := fmt.Sscanf(w.Update.Version, "%d.0", &running)
 			require.NoError(l.t, err)
 		}

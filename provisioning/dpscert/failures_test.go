@@ -238,7 +238,7 @@ func TestRegistrationsWithoutAUsableChain(t *testing.T) {
 				time.Sleep(time.Hour)
 				registers := 0
 				for _, q := range w.dps.Requests() {
-					if q.Operation == dpsdata.Register {
+					if q.Operation == dpsdata.OperationRegister {
 						registers++
 					}
 				}

@@ -46,7 +46,7 @@ func TestTheCertificateGoesBeforeTheKey(t *testing.T) {
 				require.NotContains(t, w.steps(), dpscert.StepPreviousUsed)
 				plain := 0
 				for _, q := range w.dps.Requests() {
-					if q.Operation == dpsdata.Register && len(q.CSR) == 0 {
+					if q.Operation == dpsdata.OperationRegister && len(q.CSR) == 0 {
 						plain++
 					}
 				}

@@ -49,7 +49,7 @@ func TestATwinThatBeganAnewIsDeliveredAsAWhole(t *testing.T) {
 			}, []string{`full 2 "first"`, `full 2 "second"`}},
 			"moved with its data": {func(t *testing.T, d *testbroker.DPS, hubs map[string]*testbroker.Hub) {
 				require.NoError(t, d.Change("reg-0001",
-					func(e *dpsdata.Enrollment) { e.Reprovision = dpsdata.Migrate }))
+					func(e *dpsdata.Enrollment) { e.Reprovision = dpsdata.ReprovisionMigrate }))
 				require.NoError(t, d.Move("reg-0001", "hub2.example.test"))
 				require.NoError(t, hubs["hub1.example.test"].SetEnabled("reg-0001", false))
 			}, []string{`full 2 "first"`, `full 2 "first"`}},
@@ -62,7 +62,7 @@ func TestATwinThatBeganAnewIsDeliveredAsAWhole(t *testing.T) {
 				testkit.In2030(t, func(t *testing.T) {
 					d, hubs := newService(t)
 					enrollment, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Hubs: []string{"hub1.example.test"},
-						Desired: `{"n":"first"}`, Reprovision: dpsdata.Reset})
+						Desired: `{"n":"first"}`, Reprovision: dpsdata.ReprovisionReset})
 					require.NoError(t, err)
 					var mu sync.Mutex
 					var told []string

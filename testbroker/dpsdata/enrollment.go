@@ -37,8 +37,9 @@ type Enrollment struct {
 	Hubs []string
 	// Allocation is the rule that chooses the hub.
 	Allocation Allocation
-	// Allocate chooses the hub if Allocation is Custom. It runs in the goroutine of the request, and
-	// concurrently for different devices. An error fails the registration with the code 400207.
+	// Allocate chooses the hub if Allocation is AllocationCustom. It runs in the goroutine of the
+	// request, and concurrently for different devices. An error fails the registration with the
+	// code 400207.
 	Allocate func(AllocationRequest) (AllocationResult, error)
 	// Reprovision says what happens when a registered device registers again.
 	Reprovision Reprovision
@@ -93,16 +94,16 @@ func DeriveKey(groupKey, registrationID string) string {
 type Allocation uint8
 
 const (
-	// Hashed spreads devices evenly: the choice depends only on the registration id and the names of
-	// the hubs.
-	Hashed Allocation = iota
-	// Fixed chooses the first hub.
-	Fixed
-	// RoundRobin chooses the hubs in turn. A registered device keeps its hub as long as it is in the
-	// list.
-	RoundRobin
-	// Custom calls Enrollment.Allocate for each registration.
-	Custom
+	// AllocationHashed spreads devices evenly: the choice depends only on the registration id and
+	// the names of the hubs.
+	AllocationHashed Allocation = iota
+	// AllocationFixed chooses the first hub.
+	AllocationFixed
+	// AllocationRoundRobin chooses the hubs in turn. A registered device keeps its hub as long as
+	// it is in the list.
+	AllocationRoundRobin
+	// AllocationCustom calls Enrollment.Allocate for each registration.
+	AllocationCustom
 )
 
 var allocationNames = [...]string{"hashed", "fixed", "round robin", "custom"}
@@ -119,13 +120,14 @@ func (a Allocation) String() string {
 type Reprovision uint8
 
 const (
-	// Migrate applies the rule of allocation again. If the hub changes, the device is removed from the
-	// old one and its twin moves along.
-	Migrate Reprovision = iota
-	// Reset is Migrate with the first twin of the enrollment instead of the old one.
-	Reset
-	// Never keeps the first hub.
-	Never
+	// ReprovisionMigrate applies the rule of allocation again. If the hub changes, the device is
+	// removed from the old one and its twin moves along.
+	ReprovisionMigrate Reprovision = iota
+	// ReprovisionReset is ReprovisionMigrate with the first twin of the enrollment instead of the
+	// old one.
+	ReprovisionReset
+	// ReprovisionNever keeps the first hub.
+	ReprovisionNever
 )
 
 var reprovisionNames = [...]string{"migrate", "reset", "never"}

@@ -36,19 +36,20 @@ type Registration struct {
 type Operation uint8
 
 const (
-	// AnyOperation means all operations.
-	AnyOperation Operation = iota
-	// Register starts a registration.
-	Register
-	// Poll asks for the state of a registration.
-	Poll
-	// Lookup asks for the record of an earlier registration.
-	Lookup
-	// CheckOnboarding asks for an update before the first registration, CheckUpdate after it.
-	CheckOnboarding
-	CheckUpdate
-	// ReportUpdate reports on an update.
-	ReportUpdate
+	// OperationAny means all operations.
+	OperationAny Operation = iota
+	// OperationRegister starts a registration.
+	OperationRegister
+	// OperationPoll asks for the state of a registration.
+	OperationPoll
+	// OperationLookup asks for the record of an earlier registration.
+	OperationLookup
+	// OperationCheckOnboarding asks for an update before the first registration,
+	// OperationCheckUpdate after it.
+	OperationCheckOnboarding
+	OperationCheckUpdate
+	// OperationReportUpdate reports on an update.
+	OperationReportUpdate
 )
 
 var operationNames = [...]string{"any", "register", "poll", "lookup", "onboarding check", "update check",
@@ -67,7 +68,7 @@ type Request struct {
 	Operation Operation
 	// RegistrationID is the id as the device sent it, verified or not.
 	RegistrationID string
-	// OperationID is the id that a Poll names, or that the answer to a Register has.
+	// OperationID is the id that a OperationPoll names, or that the answer to a OperationRegister has.
 	OperationID string
 	// APIVersion is the version that the client states.
 	APIVersion string

@@ -54,7 +54,7 @@ const (
 
 var updateKinds = map[Kind]row{
 	RefuseUpdate: {"RefuseUpdate", mqtt | http, "Description Status ErrorCode RetryAfter Route Text",
-		Fault{Text: string(updatedata.Throttled)}},
+		Fault{Text: string(updatedata.CodeThrottled)}},
 	WrongOffer:    {"WrongOffer", all, "Text", none},
 	WrongFile:     {"WrongFile", http, "Text", none},
 	WrongRootKeys: {"WrongRootKeys", http, "Text", none},

@@ -58,26 +58,26 @@ type C2D struct {
 type C2DState uint8
 
 const (
-	// Enqueued: it waits for delivery.
-	Enqueued C2DState = iota + 1
-	// Invisible: it was delivered, and is locked until the device acknowledges it or the lock ends.
-	Invisible
-	// Completed: the device acknowledged it, or it was sent to a device that subscribed with QoS 0.
-	Completed
-	// Expired: it waited until its expiry.
-	Expired
-	// DeadLettered: it was delivered as often as allowed and never acknowledged.
-	DeadLettered
-	// Purged: testbroker.Hub.PurgeC2D or testbroker.Hub.RemoveDevice dropped it.
-	Purged
-	// Rejected: the device rejected it, which is possible over AMQP and HTTP.
-	Rejected
+	// C2DEnqueued: it waits for delivery.
+	C2DEnqueued C2DState = iota + 1
+	// C2DInvisible: it was delivered, and is locked until the device acknowledges it or the lock ends.
+	C2DInvisible
+	// C2DCompleted: the device acknowledged it, or it was sent to a device that subscribed with QoS 0.
+	C2DCompleted
+	// C2DExpired: it waited until its expiry.
+	C2DExpired
+	// C2DDeadLettered: it was delivered as often as allowed and never acknowledged.
+	C2DDeadLettered
+	// C2DPurged: testbroker.Hub.PurgeC2D or testbroker.Hub.RemoveDevice dropped it.
+	C2DPurged
+	// C2DRejected: the device rejected it, which is possible over AMQP and HTTP.
+	C2DRejected
 )
 
 var c2dStateNames = [...]string{
-	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired",
-	DeadLettered: "dead-lettered", Purged: "purged",
-	Rejected: "rejected",
+	C2DEnqueued: "enqueued", C2DInvisible: "invisible", C2DCompleted: "completed", C2DExpired: "expired",
+	C2DDeadLettered: "dead-lettered", C2DPurged: "purged",
+	C2DRejected: "rejected",
 }
 
 // String returns the state in lower case.

@@ -54,15 +54,15 @@ type Right uint8
 
 // The rights.
 const (
-	// RegistryRead reads the registry, and RegistryWrite changes it as well.
-	RegistryRead Right = 1 << iota
-	RegistryWrite
-	// ServiceConnect is the right of back ends: twins, methods, C2D messages.
-	ServiceConnect
-	// DeviceConnect connects any device.
-	DeviceConnect
-	// AllRights are the rights of the service's policy "iothubowner".
-	AllRights = RegistryRead | RegistryWrite | ServiceConnect | DeviceConnect
+	// RightRegistryRead reads the registry, and RightRegistryWrite changes it as well.
+	RightRegistryRead Right = 1 << iota
+	RightRegistryWrite
+	// RightServiceConnect is the right of back ends: twins, methods, C2D messages.
+	RightServiceConnect
+	// RightDeviceConnect connects any device.
+	RightDeviceConnect
+	// RightAll are the rights of the service's policy "iothubowner".
+	RightAll = RightRegistryRead | RightRegistryWrite | RightServiceConnect | RightDeviceConnect
 )
 
 // Policy is an access policy of the hub. Its keys sign tokens that have the policy's name in the

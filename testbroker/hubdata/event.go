@@ -5,16 +5,16 @@ package hubdata
 type EventSource string
 
 const (
-	// Telemetry: a device or module sent a message.
-	Telemetry EventSource = "Telemetry"
-	// TwinChangeEvents: a twin was changed, by a back end or by its device.
-	TwinChangeEvents EventSource = "twinChangeEvents"
-	// DeviceLifecycleEvents: a device or module was registered or removed.
-	DeviceLifecycleEvents EventSource = "deviceLifecycleEvents"
-	// DeviceConnectionStateEvents: a device or module was connected or disconnected, over MQTT or
+	// EventSourceTelemetry: a device or module sent a message.
+	EventSourceTelemetry EventSource = "Telemetry"
+	// EventSourceTwinChange: a twin was changed, by a back end or by its device.
+	EventSourceTwinChange EventSource = "twinChangeEvents"
+	// EventSourceDeviceLifecycle: a device or module was registered or removed.
+	EventSourceDeviceLifecycle EventSource = "deviceLifecycleEvents"
+	// EventSourceDeviceConnectionState: a device or module was connected or disconnected, over MQTT or
 	// AMQP.
-	DeviceConnectionStateEvents EventSource = "deviceConnectionStateEvents"
-	// DigitalTwinChangeEvents: the digital twin of a device was changed, by a back end or by its
+	EventSourceDeviceConnectionState EventSource = "deviceConnectionStateEvents"
+	// EventSourceDigitalTwinChange: the digital twin of a device was changed, by a back end or by its
 	// device.
-	DigitalTwinChangeEvents EventSource = "digitalTwinChangeEvents"
+	EventSourceDigitalTwinChange EventSource = "digitalTwinChangeEvents"
 )

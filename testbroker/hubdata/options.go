@@ -56,7 +56,7 @@ type UploadOptions struct {
 }
 
 // EventOptions are the settings of the endpoint compatible with Event Hubs. Back ends read there
-// with a policy that has [ServiceConnect]: see testbroker.Hub.EventsConnectionString. The zero
+// with a policy that has [RightServiceConnect]: see testbroker.Hub.EventsConnectionString. The zero
 // value of each field means its default.
 type EventOptions struct {
 	// EntityPath is the name of the event hub. Default: the first label of the host name.

@@ -10,27 +10,30 @@ type Code string
 
 // The codes of the service.
 const (
-	NotLinked            Code = "UPDATE_ACCOUNT_NOT_LINKED"
-	OutdatedAgentInfo    Code = "OUTDATED_AGENT_INFO"
-	UnknownAgentInfo     Code = "UNKNOWN_AGENT_INFO_VERSION"
-	OutdatedConfig       Code = "OUTDATED_SERVICE_CONFIG"
-	Throttled            Code = "THROTTLED"
-	TooManyRequests      Code = "TOO_MANY_REQUESTS"
-	Unavailable          Code = "UPSTREAM_UNAVAILABLE"
-	InternalError        Code = "INTERNAL_SERVER_ERROR"
-	ReportConflict       Code = "REPORT_CONFLICT"
-	InvalidRequest       Code = "INVALID_REQUEST"
-	UnknownWorkflow      Code = "UNKNOWN_WORKFLOW_ID"
-	UnsupportedVersion   Code = "UNSUPPORTED_API_VERSION"
-	UnsupportedProfile   Code = "UNSUPPORTED_AGENT_PROFILE"
-	InvalidCompatibility Code = "INVALID_COMPATIBILITY_PROPERTIES"
+	CodeNotLinked            Code = "UPDATE_ACCOUNT_NOT_LINKED"
+	CodeOutdatedAgentInfo    Code = "OUTDATED_AGENT_INFO"
+	CodeUnknownAgentInfo     Code = "UNKNOWN_AGENT_INFO_VERSION"
+	CodeOutdatedConfig       Code = "OUTDATED_SERVICE_CONFIG"
+	CodeThrottled            Code = "THROTTLED"
+	CodeTooManyRequests      Code = "TOO_MANY_REQUESTS"
+	CodeUnavailable          Code = "UPSTREAM_UNAVAILABLE"
+	CodeInternalError        Code = "INTERNAL_SERVER_ERROR"
+	CodeReportConflict       Code = "REPORT_CONFLICT"
+	CodeInvalidRequest       Code = "INVALID_REQUEST"
+	CodeUnknownWorkflow      Code = "UNKNOWN_WORKFLOW_ID"
+	CodeUnsupportedVersion   Code = "UNSUPPORTED_API_VERSION"
+	CodeUnsupportedProfile   Code = "UNSUPPORTED_AGENT_PROFILE"
+	CodeInvalidCompatibility Code = "INVALID_COMPATIBILITY_PROPERTIES"
 )
 
 // numbers are the six-digit codes: the status and three digits.
 var numbers = map[Code]int{
-	NotLinked: 409000, OutdatedAgentInfo: 400004, UnknownAgentInfo: 400004, OutdatedConfig: 400004, Throttled: 429000,
-	TooManyRequests: 429001, Unavailable: 503000, InternalError: 500000, ReportConflict: 409000, InvalidRequest: 400000,
-	UnknownWorkflow: 400000, UnsupportedVersion: 400001, UnsupportedProfile: 400002, InvalidCompatibility: 400002,
+	CodeNotLinked: 409000, CodeOutdatedAgentInfo: 400004, CodeUnknownAgentInfo: 400004, CodeOutdatedConfig: 400004,
+	CodeThrottled:       429000,
+	CodeTooManyRequests: 429001, CodeUnavailable: 503000, CodeInternalError: 500000, CodeReportConflict: 409000,
+	CodeInvalidRequest:  400000,
+	CodeUnknownWorkflow: 400000, CodeUnsupportedVersion: 400001, CodeUnsupportedProfile: 400002,
+	CodeInvalidCompatibility: 400002,
 }
 
 // Codes returns all codes of the service, sorted.

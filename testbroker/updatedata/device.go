@@ -7,15 +7,15 @@ type Outcome string
 
 // The outcomes of the service.
 const (
-	InProgress Outcome = "IN_PROGRESS"
-	Succeeded  Outcome = "SUCCEEDED"
-	Failed     Outcome = "FAILED"
-	Canceled   Outcome = "CANCELED"
-	Skipped    Outcome = "SKIPPED"
+	OutcomeInProgress Outcome = "IN_PROGRESS"
+	OutcomeSucceeded  Outcome = "SUCCEEDED"
+	OutcomeFailed     Outcome = "FAILED"
+	OutcomeCanceled   Outcome = "CANCELED"
+	OutcomeSkipped    Outcome = "SKIPPED"
 )
 
 // Terminal reports whether no other outcome follows.
-func (o Outcome) Terminal() bool { return o != InProgress && o != "" }
+func (o Outcome) Terminal() bool { return o != OutcomeInProgress && o != "" }
 
 // Device is what the service knows of a device.
 type Device struct {
@@ -68,11 +68,11 @@ type Workflow struct {
 }
 
 // Outcome returns the outcome of the newest report; empty without one. After a success it stays
-// Succeeded even if the device reports Skipped.
+// OutcomeSucceeded even if the device reports OutcomeSkipped.
 func (w Workflow) Outcome() Outcome {
 	for _, r := range w.Reports {
-		if r.Result.Outcome == Succeeded {
-			return Succeeded
+		if r.Result.Outcome == OutcomeSucceeded {
+			return OutcomeSucceeded
 		}
 	}
 	if len(w.Reports) == 0 {

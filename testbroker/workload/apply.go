@@ -18,21 +18,21 @@ func (q *request) take(s *Server, k FaultKind) *Fault {
 
 // before applies the faults that happen before a request is handled; true when they have ended it.
 func (s *Server) before(q *request) (over bool) {
-	if f := q.take(s, Slow); f != nil && !q.sleep(f.Delay) {
+	if f := q.take(s, FaultSlow); f != nil && !q.sleep(f.Delay) {
 		panic(http.ErrAbortHandler)
 	}
-	if q.take(s, CutBefore) != nil {
+	if q.take(s, FaultCutBefore) != nil {
 		s.cut(q)
 	}
-	if q.take(s, Mute) != nil {
+	if q.take(s, FaultMute) != nil {
 		q.wait(nil)
 		panic(http.ErrAbortHandler)
 	}
-	if f := q.take(s, NotHTTP); f != nil {
+	if f := q.take(s, FaultNotHTTP); f != nil {
 		s.notHTTP(q, f)
 		return true
 	}
-	if f := q.take(s, AnswerStatus); f != nil {
+	if f := q.take(s, FaultAnswerStatus); f != nil {
 		s.send(q, f.Status, mustJSON(errorBody{"fault " + f.Kind.String()}))
 		return true
 	}
@@ -80,24 +80,24 @@ func (s *Server) notHTTP(q *request, f *Fault) {
 }
 
 func (s *Server) answer(q *request, status int, body []byte) {
-	if q.take(s, CutAfter) != nil {
+	if q.take(s, FaultCutAfter) != nil {
 		s.cut(q)
 	}
 	if status < http.StatusBadRequest {
-		if f := q.take(s, Garbage); f != nil {
+		if f := q.take(s, FaultGarbage); f != nil {
 			if body = f.Bytes; len(body) == 0 {
 				body = []byte(`{"digest":`)
 			}
 			status = http.StatusOK
 		}
-		if q.take(s, Malformed) != nil {
+		if q.take(s, FaultMalformed) != nil {
 			status, body = http.StatusOK, q.padded([]byte("-- neither base64 nor PEM --"))
 		}
-		if f := q.take(s, Oversized); f != nil {
+		if f := q.take(s, FaultOversized); f != nil {
 			status, body = http.StatusOK, q.padded(bytes.Repeat([]byte("A"), f.Size))
 		}
 	}
-	if q.take(s, CutDuring) != nil {
+	if q.take(s, FaultCutDuring) != nil {
 		s.record(q)
 		q.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		q.w.WriteHeader(status)
@@ -110,9 +110,9 @@ func (s *Server) answer(q *request, status int, body []byte) {
 
 // valueNames are the members of answers that hold a text in base64 or PEM.
 var valueNames = map[Call]string{
-	Sign: "digest", Encrypt: "ciphertext", Decrypt: "plaintext",
-	TrustBundle: "certificate", ManifestTrustBundle: "certificate",
-	IdentityCertificate: "certificate", ServerCertificate: "certificate",
+	CallSign: "digest", CallEncrypt: "ciphertext", CallDecrypt: "plaintext",
+	CallTrustBundle: "certificate", CallManifestTrustBundle: "certificate",
+	CallIdentityCertificate: "certificate", CallServerCertificate: "certificate",
 }
 
 // padded returns an answer of the right form with the value of a member.

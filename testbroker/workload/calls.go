@@ -44,7 +44,7 @@ func (s *Server) sign(q *request) (int, any, error) {
 	if err != nil || len(key) == 0 {
 		return 0, nil, refuse(http.StatusForbidden, "module %q has no key: it has a certificate", q.module.ModuleID)
 	}
-	if q.take(s, WrongDigest) != nil {
+	if q.take(s, FaultWrongDigest) != nil {
 		key = s.secret[:]
 	}
 	mac := hmac.New(sha256.New, key)

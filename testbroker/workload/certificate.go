@@ -20,11 +20,11 @@ type bundle struct {
 
 // trustBundle answers with the authorities of the hub's certificate, in PEM.
 func (s *Server) trustBundle(q *request) (int, any, error) {
-	if q.take(s, ForeignBundle) != nil {
+	if q.take(s, FaultForeignBundle) != nil {
 		return http.StatusOK, bundle{string(s.foreignBundle())}, nil
 	}
 	all := s.hub.Authorities()
-	if q.take(s, StaleBundle) != nil && len(all) > 1 {
+	if q.take(s, FaultStaleBundle) != nil && len(all) > 1 {
 		all = all[1:]
 	}
 	if !s.options.Overlap {

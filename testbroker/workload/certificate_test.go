@@ -58,7 +58,7 @@ func TestTheTrustBundleFollowsARotation(t *testing.T) {
 			require.NoError(t, d.handshake(after))
 			require.Equal(t, map[bool]int{false: 1, true: 2}[overlap], n)
 
-			late := d.server.Inject(workload.Fault{Kind: workload.StaleBundle, Times: -1})
+			late := d.server.Inject(workload.Fault{Kind: workload.FaultStaleBundle, Times: -1})
 			stale, n := d.bundle()
 			require.Equal(t, 1, n)
 			require.Error(t, d.handshake(stale))
@@ -73,7 +73,7 @@ func TestTheTrustBundleFollowsARotation(t *testing.T) {
 func TestAForeignBundleVerifiesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
-		d.server.Inject(workload.Fault{Kind: workload.ForeignBundle, Times: 2})
+		d.server.Inject(workload.Fault{Kind: workload.FaultForeignBundle, Times: 2})
 		one, n := d.bundle()
 		require.Equal(t, 1, n)
 		require.ErrorAs(t, d.handshake(one), new(x509.UnknownAuthorityError))

@@ -30,7 +30,7 @@ func ExampleServer() {
 	}
 	defer daemon.Close()
 
-	daemon.Inject(workload.Fault{Kind: workload.AnswerStatus, Status: 503})
+	daemon.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Status: 503})
 	client := &http.Client{Transport: &http.Transport{DialContext: daemon.Dial, DisableKeepAlives: true}}
 	for range 2 {
 		answer, err := client.Post("http://workload/modules/filter/genid/"+module.GenerationID+
@@ -43,7 +43,7 @@ func ExampleServer() {
 		answer.Body.Close()
 		fmt.Println(answer.StatusCode, len(body.Digest), err)
 	}
-	fmt.Println(daemon.Count(workload.Sign), "calls")
+	fmt.Println(daemon.Count(workload.CallSign), "calls")
 	// Output:
 	// 503 0 <nil>
 	// 200 32 <nil>

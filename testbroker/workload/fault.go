@@ -15,62 +15,64 @@ import (
 type FaultKind uint8
 
 const (
-	// AnswerStatus answers with Fault.Status, default 500, and does not handle the request.
-	AnswerStatus FaultKind = iota + 1
-	// Slow delays the request by Fault.Delay, then handles it.
-	Slow
-	// Mute leaves the request unanswered. The connection stays open.
-	Mute
-	// CutBefore cuts the connection and does not handle the request. CutAfter handles it and cuts the
-	// connection in place of the answer. CutDuring cuts it in the middle of the answer.
-	CutBefore
-	CutAfter
-	CutDuring
-	// NotHTTP answers with Fault.Bytes, default a line that is not a status line.
-	NotHTTP
-	// Garbage answers 200 with the body Fault.Bytes, default the beginning of a JSON object.
-	Garbage
-	// Malformed answers 200 with JSON of the right form whose digest or ciphertext is not base64, or
-	// whose certificate is not PEM.
-	Malformed
-	// Oversized answers 200 with JSON of the right form and Fault.Size bytes, default 16 MiB.
-	Oversized
-	// WrongDigest signs with another key. It happens to Sign.
-	WrongDigest
-	// UnknownModule answers 404, as for a generation id of an earlier module. It happens to calls for
-	// a module.
-	UnknownModule
-	// StaleBundle leaves out the present authority of the hub, as if the bundle were from before the
-	// last rotation. It happens to TrustBundle, and has no effect before the first rotation.
-	StaleBundle
-	// ForeignBundle answers with the certificate of an authority that signed nothing. It happens to
-	// TrustBundle.
-	ForeignBundle
-	// Absent makes the server unreachable, like [Server.Stop], from Inject on until Fault.For is over
-	// or the fault is removed. It uses only that field.
-	Absent
+	// FaultAnswerStatus answers with Fault.Status, default 500, and does not handle the request.
+	FaultAnswerStatus FaultKind = iota + 1
+	// FaultSlow delays the request by Fault.Delay, then handles it.
+	FaultSlow
+	// FaultMute leaves the request unanswered. The connection stays open.
+	FaultMute
+	// FaultCutBefore cuts the connection and does not handle the request. FaultCutAfter handles it
+	// and cuts the connection in place of the answer. FaultCutDuring cuts it in the middle of the
+	// answer.
+	FaultCutBefore
+	FaultCutAfter
+	FaultCutDuring
+	// FaultNotHTTP answers with Fault.Bytes, default a line that is not a status line.
+	FaultNotHTTP
+	// FaultGarbage answers 200 with the body Fault.Bytes, default the beginning of a JSON object.
+	FaultGarbage
+	// FaultMalformed answers 200 with JSON of the right form whose digest or ciphertext is not
+	// base64, or whose certificate is not PEM.
+	FaultMalformed
+	// FaultOversized answers 200 with JSON of the right form and Fault.Size bytes, default 16 MiB.
+	FaultOversized
+	// FaultWrongDigest signs with another key. It happens to CallSign.
+	FaultWrongDigest
+	// FaultUnknownModule answers 404, as for a generation id of an earlier module. It happens to
+	// calls for a module.
+	FaultUnknownModule
+	// FaultStaleBundle leaves out the present authority of the hub, as if the bundle were from
+	// before the last rotation. It happens to CallTrustBundle, and has no effect before the first
+	// rotation.
+	FaultStaleBundle
+	// FaultForeignBundle answers with the certificate of an authority that signed nothing. It
+	// happens to CallTrustBundle.
+	FaultForeignBundle
+	// FaultAbsent makes the server unreachable, like [Server.Stop], from Inject on until Fault.For
+	// is over or the fault is removed. It uses only that field.
+	FaultAbsent
 )
 
-// faultKinds has the name of each kind, and the call to which it happens; AnyCall: to all.
+// faultKinds has the name of each kind, and the call to which it happens; CallAny: to all.
 var faultKinds = map[FaultKind]struct {
 	name string
 	call Call
 }{
-	AnswerStatus:  {name: "AnswerStatus"},
-	Slow:          {name: "Slow"},
-	Mute:          {name: "Mute"},
-	CutBefore:     {name: "CutBefore"},
-	CutAfter:      {name: "CutAfter"},
-	CutDuring:     {name: "CutDuring"},
-	NotHTTP:       {name: "NotHTTP"},
-	Garbage:       {name: "Garbage"},
-	Malformed:     {name: "Malformed"},
-	Oversized:     {name: "Oversized"},
-	WrongDigest:   {name: "WrongDigest", call: Sign},
-	UnknownModule: {name: "UnknownModule"},
-	StaleBundle:   {name: "StaleBundle", call: TrustBundle},
-	ForeignBundle: {name: "ForeignBundle", call: TrustBundle},
-	Absent:        {name: "Absent"},
+	FaultAnswerStatus:  {name: "AnswerStatus"},
+	FaultSlow:          {name: "Slow"},
+	FaultMute:          {name: "Mute"},
+	FaultCutBefore:     {name: "CutBefore"},
+	FaultCutAfter:      {name: "CutAfter"},
+	FaultCutDuring:     {name: "CutDuring"},
+	FaultNotHTTP:       {name: "NotHTTP"},
+	FaultGarbage:       {name: "Garbage"},
+	FaultMalformed:     {name: "Malformed"},
+	FaultOversized:     {name: "Oversized"},
+	FaultWrongDigest:   {name: "WrongDigest", call: CallSign},
+	FaultUnknownModule: {name: "UnknownModule"},
+	FaultStaleBundle:   {name: "StaleBundle", call: CallTrustBundle},
+	FaultForeignBundle: {name: "ForeignBundle", call: CallTrustBundle},
+	FaultAbsent:        {name: "Absent"},
 }
 
 // FaultKinds returns every kind of fault, in a fixed order.
@@ -90,7 +92,7 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint8(k))
 }
 
-// Call returns the call to which the kind happens; AnyCall: to all.
+// Call returns the call to which the kind happens; CallAny: to all.
 func (k FaultKind) Call() Call { return faultKinds[k].call }
 
 // Fault declares a fault: its kind, its target and its time.
@@ -104,22 +106,22 @@ type Fault struct {
 
 	// After is how many matching requests pass before the first hit.
 	After int
-	// Times is how often the fault happens: 0 means once, negative means until it ends. Absent has no
-	// number of times: it lasts until it ends.
+	// Times is how often the fault happens: 0 means once, negative means until it ends. FaultAbsent
+	// has no number of times: it lasts until it ends.
 	Times int
 	// Probability, from 0 to 1, is the chance of each matching request to be a hit; 0 means always.
 	Probability float64
 	// For is the time from Inject to the fault's end; 0 means until it is removed. With it, all but
-	// Absent need Times: negative means at each request until For is over.
+	// FaultAbsent need Times: negative means at each request until For is over.
 	For time.Duration
 
-	// Status is the status of AnswerStatus, 200 to 599. Default: 500.
+	// Status is the status of FaultAnswerStatus, 200 to 599. Default: 500.
 	Status int
-	// Delay is the delay of Slow. Default: none.
+	// Delay is the delay of FaultSlow. Default: none.
 	Delay time.Duration
-	// Bytes is what NotHTTP sends, and the body of Garbage.
+	// Bytes is what FaultNotHTTP sends, and the body of FaultGarbage.
 	Bytes []byte
-	// Size is the size of the body of Oversized, in bytes. Default: 16 MiB.
+	// Size is the size of the body of FaultOversized, in bytes. Default: 16 MiB.
 	Size int
 }
 
@@ -130,7 +132,7 @@ type Injected struct {
 	server *Server
 	fault  Fault
 	draws  *rand.Rand
-	timer  *time.Timer // of Absent; nil = none
+	timer  *time.Timer // of FaultAbsent; nil = none
 
 	// Guarded by Server.mu.
 	seen  int // matching requests so far
@@ -148,13 +150,13 @@ func (f *Fault) Check() error {
 		return &fault.Error{Field: "Kind", Problem: "is the unknown " + name, Fix: "give one of FaultKinds"}
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return &fault.Error{Field: "Status", Problem: fmt.Sprintf("is %d", f.Status), Fix: "give 200 to 599"}
-	case row.call != AnyCall && f.Call != AnyCall && f.Call != row.call:
+	case row.call != CallAny && f.Call != CallAny && f.Call != row.call:
 		return &fault.Error{Field: "Call", Problem: "is not " + row.call.String() + ", to which alone " + name + " happens",
 			Fix: "leave it out"}
-	case f.Kind == Absent && (f.Times > 0 || f.After != 0 || f.Probability != 0):
+	case f.Kind == FaultAbsent && (f.Times > 0 || f.After != 0 || f.Probability != 0):
 		return &fault.Error{Field: "Kind", Problem: "is Absent, which lasts, with Times, After or Probability",
 			Fix: "give For, or remove the fault"}
-	case f.Kind != Absent && f.For > 0 && f.Times == 0:
+	case f.Kind != FaultAbsent && f.For > 0 && f.Times == 0:
 		return &fault.Error{Field: "For", Problem: f.For.String() + " ends nothing: " + name + " happens once",
 			Fix: "give Times too, negative for as long as For"}
 	}
@@ -181,7 +183,7 @@ func (s *Server) Inject(f Fault) *Injected {
 		in.until = time.Now().Add(f.For)
 	}
 	s.faults = append(s.faults, in)
-	if f.Kind == Absent {
+	if f.Kind == FaultAbsent {
 		in.fired = 1
 		if f.For > 0 && !s.closed {
 			in.timer = time.AfterFunc(f.For, in.Remove)
@@ -191,7 +193,7 @@ func (s *Server) Inject(f Fault) *Injected {
 	return in
 }
 
-// Fired returns how often the fault has happened; for Absent, 1.
+// Fired returns how often the fault has happened; for FaultAbsent, 1.
 func (i *Injected) Fired() int {
 	i.server.mu.Lock()
 	defer i.server.mu.Unlock()
@@ -211,7 +213,7 @@ func (i *Injected) Remove() {
 	defer s.mu.Unlock()
 	i.stop()
 	s.faults = slices.DeleteFunc(s.faults, func(other *Injected) bool { return other == i })
-	if i.fault.Kind == Absent {
+	if i.fault.Kind == FaultAbsent {
 		s.reconcileLocked()
 	}
 }
@@ -236,11 +238,11 @@ func (s *Server) take(k FaultKind, c Call, module string) *Fault {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.faults = slices.DeleteFunc(s.faults, func(f *Injected) bool {
-		return f.fault.Kind != Absent && (f.left == 0 || !f.until.IsZero() && !now.Before(f.until))
+		return f.fault.Kind != FaultAbsent && (f.left == 0 || !f.until.IsZero() && !now.Before(f.until))
 	})
 	for _, in := range s.faults {
 		f := &in.fault
-		if f.Kind != k || f.Call != AnyCall && f.Call != c || f.Module != "" && f.Module != module {
+		if f.Kind != k || f.Call != CallAny && f.Call != c || f.Module != "" && f.Module != module {
 			continue
 		}
 		in.seen++

@@ -43,11 +43,11 @@ func TestEveryFaultHasAName(t *testing.T) {
 	}
 	require.Len(t, seen, 15)
 	require.Equal(t, "FaultKind(99)", workload.FaultKind(99).String())
-	require.Equal(t, workload.Sign, workload.WrongDigest.Call())
-	require.Equal(t, workload.AnyCall, workload.Slow.Call())
+	require.Equal(t, workload.CallSign, workload.FaultWrongDigest.Call())
+	require.Equal(t, workload.CallAny, workload.FaultSlow.Call())
 	require.Len(t, workload.Calls(), 8)
 	require.Equal(t, "Call(99)", workload.Call(99).String())
-	require.Equal(t, "Modules", workload.Modules.String())
+	require.Equal(t, "Modules", workload.CallModules.String())
 }
 
 // Each fault happens once, and the next call is in order.
@@ -60,22 +60,23 @@ func TestFaults(t *testing.T) {
 		logged int    // the status in the log
 		fails  error
 	}{
-		{fault: workload.Fault{Kind: workload.AnswerStatus}, status: 500, text: `{"message":"fault AnswerStatus"}`,
+		{fault: workload.Fault{Kind: workload.FaultAnswerStatus}, status: 500, text: `{"message":"fault AnswerStatus"}`,
 			logged: 500},
-		{fault: workload.Fault{Kind: workload.AnswerStatus, Status: 503}, status: 503, text: "fault", logged: 503},
-		{fault: workload.Fault{Kind: workload.CutBefore}, fails: syscall.ECONNRESET},
-		{fault: workload.Fault{Kind: workload.CutAfter}, fails: syscall.ECONNRESET},
-		{fault: workload.Fault{Kind: workload.CutDuring}, fails: io.ErrUnexpectedEOF, status: 200},
-		{fault: workload.Fault{Kind: workload.NotHTTP}, fails: errors.New("malformed HTTP")},
-		{fault: workload.Fault{Kind: workload.NotHTTP, Bytes: []byte("HTTP/1.1 teapot\r\n\r\n")},
+		{fault: workload.Fault{Kind: workload.FaultAnswerStatus, Status: 503}, status: 503, text: "fault", logged: 503},
+		{fault: workload.Fault{Kind: workload.FaultCutBefore}, fails: syscall.ECONNRESET},
+		{fault: workload.Fault{Kind: workload.FaultCutAfter}, fails: syscall.ECONNRESET},
+		{fault: workload.Fault{Kind: workload.FaultCutDuring}, fails: io.ErrUnexpectedEOF, status: 200},
+		{fault: workload.Fault{Kind: workload.FaultNotHTTP}, fails: errors.New("malformed HTTP")},
+		{fault: workload.Fault{Kind: workload.FaultNotHTTP, Bytes: []byte("HTTP/1.1 teapot\r\n\r\n")},
 			fails: errors.New("malformed HTTP status code")},
-		{fault: workload.Fault{Kind: workload.Garbage}, status: 200, text: `{"digest":`, logged: 200},
-		{fault: workload.Fault{Kind: workload.Garbage, Bytes: []byte("<html>")}, status: 200, text: "<html>", logged: 200},
-		{fault: workload.Fault{Kind: workload.Malformed}, status: 200, text: `{"digest":"--`, logged: 200},
-		{fault: workload.Fault{Kind: workload.Oversized, Size: 1000}, status: 200,
+		{fault: workload.Fault{Kind: workload.FaultGarbage}, status: 200, text: `{"digest":`, logged: 200},
+		{fault: workload.Fault{Kind: workload.FaultGarbage, Bytes: []byte("<html>")}, status: 200,
+			text: "<html>", logged: 200},
+		{fault: workload.Fault{Kind: workload.FaultMalformed}, status: 200, text: `{"digest":"--`, logged: 200},
+		{fault: workload.Fault{Kind: workload.FaultOversized, Size: 1000}, status: 200,
 			text: `{"digest":"` + strings.Repeat("A", 1000) + `"}`, logged: 200},
-		{fault: workload.Fault{Kind: workload.UnknownModule}, status: 404, text: "generation id", logged: 404},
-		{fault: workload.Fault{Kind: workload.WrongDigest}, status: 200, text: "digest", logged: 200},
+		{fault: workload.Fault{Kind: workload.FaultUnknownModule}, status: 404, text: "generation id", logged: 404},
+		{fault: workload.Fault{Kind: workload.FaultWrongDigest}, status: 200, text: "digest", logged: 200},
 	} {
 		testkit.Run(t, row.fault.Kind.String(), func(t *testing.T) {
 			d := newDaemon(t, nil, nil)
@@ -104,7 +105,7 @@ func TestFaults(t *testing.T) {
 func TestAWrongDigestIsOfTheRightForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
-		d.server.Inject(workload.Fault{Kind: workload.WrongDigest})
+		d.server.Inject(workload.Fault{Kind: workload.FaultWrongDigest})
 		_, a := d.call("POST", path(d.filter, "sign"), signBody("x"))
 		raw, err := base64.StdEncoding.DecodeString(a["digest"].(string))
 		require.NoError(t, err)
@@ -116,7 +117,7 @@ func TestAWrongDigestIsOfTheRightForm(t *testing.T) {
 func TestAnOversizedAnswerIsSixteenMegabytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
-		d.server.Inject(workload.Fault{Kind: workload.Oversized, Call: workload.TrustBundle})
+		d.server.Inject(workload.Fault{Kind: workload.FaultOversized, Call: workload.CallTrustBundle})
 		d.requireSigned()
 		_, text, err := d.do("GET", "/trust-bundle?api-version=2018-06-28", "")
 		require.NoError(t, err)
@@ -128,11 +129,11 @@ func TestSlowAndMuteAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
 		begin := time.Now()
-		d.server.Inject(workload.Fault{Kind: workload.Slow, Delay: 10 * time.Minute})
+		d.server.Inject(workload.Fault{Kind: workload.FaultSlow, Delay: 10 * time.Minute})
 		d.requireSigned()
 		require.Equal(t, 10*time.Minute, time.Since(begin))
 
-		for _, f := range []workload.Fault{{Kind: workload.Mute}, {Kind: workload.Slow, Delay: time.Hour}} {
+		for _, f := range []workload.Fault{{Kind: workload.FaultMute}, {Kind: workload.FaultSlow, Delay: time.Hour}} {
 			d.client.Timeout = time.Minute
 			d.server.Inject(f)
 			_, _, err := d.sign()
@@ -151,7 +152,7 @@ func TestSlowAndMuteAnswers(t *testing.T) {
 func TestCloseEndsMuteRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
-		d.server.Inject(workload.Fault{Kind: workload.Mute})
+		d.server.Inject(workload.Fault{Kind: workload.FaultMute})
 		failed := make(chan error, 1)
 		go func() {
 			_, _, err := d.sign()
@@ -175,17 +176,17 @@ func TestFaultsHitTheirTargets(t *testing.T) {
 			}
 			return all
 		}
-		d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, After: 1, Times: 2})
+		d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, After: 1, Times: 2})
 		require.Equal(t, []int{200, 500, 500, 200}, statuses(4))
 
-		in := d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, Times: -1, Module: "edge-2/filter"})
+		in := d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Times: -1, Module: "edge-2/filter"})
 		require.Equal(t, []int{200}, statuses(1))
 		in.Remove()
-		in = d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, Times: -1, Call: workload.Encrypt})
+		in = d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Times: -1, Call: workload.CallEncrypt})
 		require.Equal(t, []int{200}, statuses(1))
 		in.Remove()
 
-		in = d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, Times: -1, For: time.Minute})
+		in = d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Times: -1, For: time.Minute})
 		require.Equal(t, []int{500, 500}, statuses(2))
 		time.Sleep(time.Minute)
 		require.Equal(t, []int{200}, statuses(1))
@@ -199,7 +200,7 @@ func TestDrawsRepeatWithASeed(t *testing.T) {
 		var runs [2][]int
 		for i := range runs {
 			d := newDaemon(t, nil, &workload.Options{Seed: 7})
-			d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, Times: -1, Probability: 0.5})
+			d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Times: -1, Probability: 0.5})
 			for range 20 {
 				status, _, err := d.sign()
 				require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestAnAbsentServerRefusesConnections(t *testing.T) {
 		d := newDaemon(t, nil, nil)
 		d.requireSigned()
 		require.False(t, d.server.Stopped())
-		in := d.server.Inject(workload.Fault{Kind: workload.Absent, For: time.Minute})
+		in := d.server.Inject(workload.Fault{Kind: workload.FaultAbsent, For: time.Minute})
 		require.True(t, d.server.Stopped())
 		synctest.Wait() // the client has seen that its connection is cut
 		_, _, err := d.sign()
@@ -231,14 +232,14 @@ func TestAnAbsentServerRefusesConnections(t *testing.T) {
 		require.Equal(t, 1, in.Fired())
 
 		d.server.Stop()
-		in = d.server.Inject(workload.Fault{Kind: workload.Absent})
+		in = d.server.Inject(workload.Fault{Kind: workload.FaultAbsent})
 		require.NoError(t, d.server.Start())
 		_, err = d.server.Dial(t.Context(), "tcp", "x:1")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		in.Remove()
 		d.requireSigned()
 
-		in = d.server.Inject(workload.Fault{Kind: workload.Absent, For: time.Hour})
+		in = d.server.Inject(workload.Fault{Kind: workload.FaultAbsent, For: time.Hour})
 		require.NoError(t, d.server.Close()) // stops the timer
 		in.Remove()
 	})
@@ -257,7 +258,7 @@ func TestTheSocketOfAnAbsentServerIsGone(t *testing.T) {
 	_, err = io.WriteString(open, "GET /modules HTTP/1.1\r\n")
 	require.NoError(t, err)
 
-	in := d.server.Inject(workload.Fault{Kind: workload.Absent})
+	in := d.server.Inject(workload.Fault{Kind: workload.FaultAbsent})
 	require.NoFileExists(t, addr)
 	_, err = open.Read(make([]byte, 1))
 	require.Error(t, err)
@@ -273,9 +274,10 @@ func TestInjectPanicsForAMistake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
 		for _, f := range []workload.Fault{
-			{}, {Kind: 99}, {Kind: workload.AnswerStatus, Status: 99}, {Kind: workload.AnswerStatus, Status: 600},
-			{Kind: workload.WrongDigest, Call: workload.TrustBundle}, {Kind: workload.Slow, For: time.Minute},
-			{Kind: workload.Absent, Times: 2}, {Kind: workload.Absent, Probability: .5}, {Kind: workload.Absent, After: 1},
+			{}, {Kind: 99}, {Kind: workload.FaultAnswerStatus, Status: 99}, {Kind: workload.FaultAnswerStatus, Status: 600},
+			{Kind: workload.FaultWrongDigest, Call: workload.CallTrustBundle}, {Kind: workload.FaultSlow, For: time.Minute},
+			{Kind: workload.FaultAbsent, Times: 2}, {Kind: workload.FaultAbsent, Probability: .5},
+			{Kind: workload.FaultAbsent, After: 1},
 		} {
 			require.Panics(t, func() { d.server.Inject(f) })
 		}
@@ -289,23 +291,23 @@ func TestTheLogKeepsTheNewestRequests(t *testing.T) {
 		status, _, err := d.do("GET", "/other", "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNotFound, status)
-		require.Equal(t, workload.AnyCall, d.server.Log()[0].Call)
+		require.Equal(t, workload.CallAny, d.server.Log()[0].Call)
 		for range 1000 {
 			_, _, err := d.do("GET", "/manifest-trust-bundle?api-version=2018-06-28", "")
 			require.NoError(t, err)
 		}
 		require.Len(t, d.server.Log(), 1000)
 		require.Equal(t, "/manifest-trust-bundle", d.server.Log()[0].Path)
-		require.Equal(t, 1001, d.server.Count(workload.AnyCall))
-		require.Equal(t, 1000, d.server.Count(workload.ManifestTrustBundle))
-		require.Zero(t, d.server.Count(workload.Sign))
+		require.Equal(t, 1001, d.server.Count(workload.CallAny))
+		require.Equal(t, 1000, d.server.Count(workload.CallManifestTrustBundle))
+		require.Zero(t, d.server.Count(workload.CallSign))
 	})
 }
 
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, nil, nil)
-		in := d.server.Inject(workload.Fault{Kind: workload.AnswerStatus, Times: 2})
+		in := d.server.Inject(workload.Fault{Kind: workload.FaultAnswerStatus, Times: 2})
 		go func() {
 			for range 3 {
 				time.Sleep(time.Minute)
@@ -318,15 +320,15 @@ func TestWaits(t *testing.T) {
 		begin := time.Now()
 		require.NoError(t, in.WaitFired(t.Context(), 2))
 		require.Equal(t, 2*time.Minute, time.Since(begin))
-		require.NoError(t, d.server.WaitCount(t.Context(), workload.Sign, 3))
+		require.NoError(t, d.server.WaitCount(t.Context(), workload.CallSign, 3))
 		require.Equal(t, 3*time.Minute, time.Since(begin))
-		require.NoError(t, d.server.WaitCount(t.Context(), workload.AnyCall, 3))
+		require.NoError(t, d.server.WaitCount(t.Context(), workload.CallAny, 3))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		require.ErrorIs(t, in.WaitFired(ctx, 3), context.DeadlineExceeded)
 		over := make(chan error)
-		go func() { over <- d.server.WaitCount(t.Context(), workload.Sign, 4) }()
+		go func() { over <- d.server.WaitCount(t.Context(), workload.CallSign, 4) }()
 		synctest.Wait()
 		require.NoError(t, d.server.Close())
 		require.ErrorIs(t, <-over, net.ErrClosed)

@@ -50,6 +50,6 @@ func FuzzRequest(f *testing.F) {
 		if answer.StatusCode >= 400 {
 			require.NotEmpty(t, a["message"])
 		}
-		require.Equal(t, 1, d.server.Count(workload.AnyCall))
+		require.Equal(t, 1, d.server.Count(workload.CallAny))
 	})
 }

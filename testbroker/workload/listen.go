@@ -73,7 +73,7 @@ func (s *Server) Start() error {
 	return s.reconcileLocked()
 }
 
-// Stopped reports whether clients cannot reach the server: it is stopped, closed, or Absent.
+// Stopped reports whether clients cannot reach the server: it is stopped, closed, or FaultAbsent.
 func (s *Server) Stopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Server) Stopped() bool {
 
 // absentLocked reports whether clients cannot reach the server.
 func (s *Server) absentLocked() bool {
-	return s.stopped || s.inForceLocked(Absent)
+	return s.stopped || s.inForceLocked(FaultAbsent)
 }
 
 // reconcileLocked brings sockets and connections in line with absentLocked.

@@ -10,26 +10,26 @@ import (
 // Call is a call of the API.
 type Call uint8
 
-// The calls. AnyCall selects all of them, in a [Fault] and in [Server.Count].
+// The calls. CallAny selects all of them, in a [Fault] and in [Server.Count].
 const (
-	AnyCall Call = iota
-	Sign
-	TrustBundle
-	ManifestTrustBundle
-	Encrypt
-	Decrypt
-	IdentityCertificate
-	ServerCertificate
-	Modules
+	CallAny Call = iota
+	CallSign
+	CallTrustBundle
+	CallManifestTrustBundle
+	CallEncrypt
+	CallDecrypt
+	CallIdentityCertificate
+	CallServerCertificate
+	CallModules
 )
 
 var callNames = [...]string{
-	AnyCall: "AnyCall", Sign: "Sign", TrustBundle: "TrustBundle", ManifestTrustBundle: "ManifestTrustBundle",
-	Encrypt: "Encrypt", Decrypt: "Decrypt", IdentityCertificate: "IdentityCertificate",
-	ServerCertificate: "ServerCertificate", Modules: "Modules",
+	CallAny: "AnyCall", CallSign: "Sign", CallTrustBundle: "TrustBundle", CallManifestTrustBundle: "ManifestTrustBundle",
+	CallEncrypt: "Encrypt", CallDecrypt: "Decrypt", CallIdentityCertificate: "IdentityCertificate",
+	CallServerCertificate: "ServerCertificate", CallModules: "Modules",
 }
 
-// Calls returns every call of the API, in a fixed order, without AnyCall.
+// Calls returns every call of the API, in a fixed order, without CallAny.
 func Calls() []Call {
 	all := make([]Call, 0, len(callNames))
 	for c := range callNames[1:] {
@@ -48,7 +48,7 @@ func (c Call) String() string {
 
 // A Record is a request that the server has handled, whether well or not.
 type Record struct {
-	// Call is AnyCall for a request that is no call of the API.
+	// Call is CallAny for a request that is no call of the API.
 	Call Call
 	// Method and Path are those of the request; the path is undecoded and has no query.
 	Method, Path string
@@ -77,7 +77,7 @@ func (s *Server) Log() []Record {
 	return slices.Clone(s.log)
 }
 
-// Count returns how many requests for a call have ended; for [AnyCall], how many of any kind,
+// Count returns how many requests for a call have ended; for [CallAny], how many of any kind,
 // including those that are no call of the API.
 func (s *Server) Count(c Call) int {
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Server) Count(c Call) int {
 }
 
 func (s *Server) countLocked(c Call) int {
-	if c != AnyCall {
+	if c != CallAny {
 		return s.counts[c]
 	}
 	n := 0

@@ -28,15 +28,15 @@ type route struct {
 }
 
 var routes = []route{
-	{Sign, http.MethodPost, "modules/{name}/genid/{genid}/sign", (*Server).sign},
-	{Encrypt, http.MethodPost, "modules/{name}/genid/{genid}/encrypt", (*Server).encrypt},
-	{Decrypt, http.MethodPost, "modules/{name}/genid/{genid}/decrypt", (*Server).decrypt},
-	{ServerCertificate, http.MethodPost, "modules/{name}/genid/{genid}/certificate/server",
+	{CallSign, http.MethodPost, "modules/{name}/genid/{genid}/sign", (*Server).sign},
+	{CallEncrypt, http.MethodPost, "modules/{name}/genid/{genid}/encrypt", (*Server).encrypt},
+	{CallDecrypt, http.MethodPost, "modules/{name}/genid/{genid}/decrypt", (*Server).decrypt},
+	{CallServerCertificate, http.MethodPost, "modules/{name}/genid/{genid}/certificate/server",
 		(*Server).serverCertificate},
-	{IdentityCertificate, http.MethodPost, "modules/{name}/certificate/identity", (*Server).identityCertificate},
-	{Modules, http.MethodGet, "modules", (*Server).modules},
-	{TrustBundle, http.MethodGet, "trust-bundle", (*Server).trustBundle},
-	{ManifestTrustBundle, http.MethodGet, "manifest-trust-bundle", (*Server).manifestTrustBundle},
+	{CallIdentityCertificate, http.MethodPost, "modules/{name}/certificate/identity", (*Server).identityCertificate},
+	{CallModules, http.MethodGet, "modules", (*Server).modules},
+	{CallTrustBundle, http.MethodGet, "trust-bundle", (*Server).trustBundle},
+	{CallManifestTrustBundle, http.MethodGet, "manifest-trust-bundle", (*Server).manifestTrustBundle},
 }
 
 // A refusal is the answer to a request that is wrong.
@@ -126,7 +126,7 @@ func (s *Server) perform(q *request, to *route) (int, any, error) {
 		return 0, nil, refuse(http.StatusBadRequest, "api-version %q, want one of %q", v, s.options.APIVersions)
 	}
 	if name, genid := q.vars["name"], q.vars["genid"]; name != "" {
-		if q.take(s, UnknownModule) != nil || q.module.ModuleID == "" {
+		if q.take(s, FaultUnknownModule) != nil || q.module.ModuleID == "" {
 			return 0, nil, refuse(http.StatusNotFound, "no module %q with generation id %q", name, genid)
 		}
 	}

@@ -52,7 +52,7 @@ type Server struct {
 	log       []Record
 	counts    map[Call]int
 	changed   chan struct{} // closed and replaced when log, counts, a fault's hits or closed change
-	foreign   []byte        // the bundle of ForeignBundle, in PEM; nil before its first use
+	foreign   []byte        // the bundle of FaultForeignBundle, in PEM; nil before its first use
 }
 
 // New makes a server without listeners. Nil options mean all defaults. It fails for a nil hub, an

@@ -120,10 +120,10 @@ func TestSignsWithTheKeyOfTheModule(t *testing.T) {
 		_, a = d.call("POST", path(other, "sign"), signBody("x"))
 		require.Equal(t, digest(other.PrimaryKey, "x"), a["digest"], "the generation id tells the modules apart")
 
-		require.Equal(t, 2, d.server.Count(workload.Sign))
+		require.Equal(t, 2, d.server.Count(workload.CallSign))
 		log := d.server.Log()
 		require.Len(t, log, 2)
-		require.Equal(t, workload.Record{Call: workload.Sign, Method: "POST", Path: path(d.filter, "sign"),
+		require.Equal(t, workload.Record{Call: workload.CallSign, Method: "POST", Path: path(d.filter, "sign"),
 			Host: "workload.sock", APIVersion: "2018-06-28", Module: "edge-1/filter", Status: 200, Time: time.Now()}, log[0])
 		require.Equal(t, "edge-2/filter", log[1].Module)
 	})

@@ -193,7 +193,7 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 				body = append(body, make([]byte, 65_000)...)
 			}
 			require.NoError(t, h.SendC2D("mine", hubdata.C2D{Body: body, MessageID: strings.Repeat("i", 100)}))
-			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.Rejected, i+1))
+			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.C2DRejected, i+1))
 		}
 		for _, id := range []string{"mine", "other"} {
 			require.NoError(t, h.SendC2D(id, hubdata.C2D{Body: []byte("good")}))
@@ -228,7 +228,7 @@ func TestABodyWithoutBytesIsRejected(t *testing.T) {
 		for i, body := range []string{"map", "tuple", "lists"} {
 			require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte(body)}))
 			time.Sleep(time.Second)
-			require.Equal(t, i+1, h.CountC2D("d", hubdata.Rejected), body)
+			require.Equal(t, i+1, h.CountC2D("d", hubdata.C2DRejected), body)
 		}
 		require.Empty(t, r.sink.Bodies())
 		for _, body := range []string{"seven", "nothing"} {
@@ -256,7 +256,7 @@ func TestAMessageThatIsTooLargeIsRejected(t *testing.T) {
 				body = "huge"
 			}
 			require.NoError(t, h.SendC2D("mine", hubdata.C2D{Body: []byte(body)}))
-			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.Rejected, i+1))
+			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.C2DRejected, i+1))
 		}
 		for _, id := range []string{"mine", "other"} {
 			require.NoError(t, h.SendC2D(id, hubdata.C2D{Body: []byte("good")}))
@@ -285,7 +285,7 @@ func TestALargeMessageIsDelivered(t *testing.T) {
 			require.Len(t, r.sink.Bodies(), i+1)
 			require.Len(t, r.sink.Bodies()[i], size)
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i), Outcome: transport.OutcomeAccept})
-			require.NoError(t, h.WaitC2D(t.Context(), "d", hubdata.Completed, i+1))
+			require.NoError(t, h.WaitC2D(t.Context(), "d", hubdata.C2DCompleted, i+1))
 		}
 	})
 }

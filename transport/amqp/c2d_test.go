@@ -35,10 +35,10 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 				require.Equal(t, []bool{false, true}, r.sink.Redelivered)
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(0)}) // of the lost link
 				synctest.Wait()
-				require.Zero(t, h.CountC2D("dev-1", hubdata.Completed))
+				require.Zero(t, h.CountC2D("dev-1", hubdata.C2DCompleted))
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(1)})
 				synctest.Wait()
-				require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
+				require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DCompleted))
 				require.EqualValues(t, 1, h.dials.Load())
 			})
 		})
@@ -72,8 +72,8 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i), Outcome: o})
 		}
 		synctest.Wait()
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DRejected))
 	})
 }
 
@@ -121,7 +121,7 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i)})
 			synctest.Wait()
 		}
-		require.Equal(t, 20, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 20, h.CountC2D("dev-1", hubdata.C2DCompleted))
 	})
 }
 

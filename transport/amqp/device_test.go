@@ -132,7 +132,7 @@ func TestFaultsOnRequest(t *testing.T) {
 					t.Helper()
 					require.NoError(t, c.Send(t.Context(), numbered(i)))
 					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
-					require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, i+1))
+					require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, i+1))
 					twin, err := c.GetTwin(t.Context())
 					require.NoError(t, err)
 					require.NotNil(t, twin)

@@ -105,15 +105,15 @@ func TestInputsOfAModule(t *testing.T) {
 				for i, input := range []string{"hot", "bad", "late", "other", "hot"} {
 					require.NoError(t, h.SendInput("dev-1/m", input, hubdata.C2D{Body: fmt.Append(nil, i)}))
 				}
-				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, 4))
-				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Rejected, 1))
+				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, 4))
+				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DRejected, 1))
 				require.Equal(t, []string{"hot: 0", "hot: 4"}, hot.all())
 				require.Equal(t, []string{"other: 3"}, rest.all())
 				require.Equal(t, 3, tries)
 
 				c.HandleMessages(nil) // nobody is for the other inputs
 				require.NoError(t, h.SendInput("dev-1/m", "other", hubdata.C2D{Body: []byte("lost")}))
-				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Rejected, 2))
+				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DRejected, 2))
 				require.EqualValues(t, 1, c.Stats().InputsUnhandled)
 			})
 		})
@@ -138,10 +138,10 @@ func TestAGatewayStopsAfterSixteenMessages(t *testing.T) {
 			require.NoError(t, h.SendInput("dev-1/m", "in", hubdata.C2D{Body: fmt.Append(nil, i)}))
 		}
 		synctest.Wait()
-		require.Equal(t, 16, h.CountInputs("dev-1/m", hubdata.Invisible))
+		require.Equal(t, 16, h.CountInputs("dev-1/m", hubdata.C2DInvisible))
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("telemetry goes on")}))
 		close(busy)
-		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, sent))
+		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, sent))
 		require.Len(t, got.all(), sent)
 		require.Equal(t, fmt.Sprint("in: ", sent-1), got.all()[sent-1])
 	})
@@ -158,8 +158,8 @@ func TestUnhandledInputsDoNotStopAGateway(t *testing.T) {
 			require.NoError(t, h.SendInput("dev-1/m", "nobody", hubdata.C2D{}))
 		}
 		require.NoError(t, h.SendInput("dev-1/m", "in", hubdata.C2D{Body: []byte("x")}))
-		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, 1))
-		require.Equal(t, 40, h.CountInputs("dev-1/m", hubdata.Rejected))
+		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, 1))
+		require.Equal(t, 40, h.CountInputs("dev-1/m", hubdata.C2DRejected))
 		require.EqualValues(t, 40, c.Stats().InputsUnhandled)
 	})
 }
@@ -179,7 +179,7 @@ func TestTheLinkToInputsIsAttachedAgain(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.Equal(t, 1, lose())
 			require.NoError(t, h.SendInput("dev-1/m", "in", hubdata.C2D{Body: fmt.Append(nil, i)}))
-			require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, i+1))
+			require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, i+1))
 		}
 		require.Equal(t, []string{"in: 0", "in: 1", "in: 2"}, got.all())
 	})
@@ -241,7 +241,7 @@ func TestMessagesFromModuleToModule(t *testing.T) {
 				for i := range 3 {
 					require.NoError(t, c.Send(t.Context(), &transport.Message{Output: "hot", Body: fmt.Append(nil, i),
 						System: &transport.SystemProperties{Schema: "s", UserID: "u"}}))
-					require.NoError(t, h.WaitInputs(t.Context(), "dev-1/receiver", hubdata.Completed, i+1))
+					require.NoError(t, h.WaitInputs(t.Context(), "dev-1/receiver", hubdata.C2DCompleted, i+1))
 					require.NoError(t, h.StopGateway())
 					time.Sleep(time.Minute)
 					require.NoError(t, h.StartGateway())
@@ -280,7 +280,7 @@ func TestAModuleThroughAGateway(t *testing.T) {
 				require.Empty(t, sent.Properties)
 
 				require.NoError(t, h.SendInput("dev-1/m", "in", hubdata.C2D{Body: []byte("x")}))
-				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, 1))
+				require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, 1))
 				require.Equal(t, []string{"in: x"}, in.all())
 
 				_, err := c.PatchReported(t.Context(), []byte(`{"a":1}`))
@@ -343,11 +343,11 @@ func TestModulesAndDevicesShareAConnection(t *testing.T) {
 		for id := range all {
 			if strings.Contains(id, "/") {
 				require.NoError(t, h.SendInput(id, "in", hubdata.C2D{Body: []byte(id)}))
-				require.NoError(t, h.WaitInputs(t.Context(), id, hubdata.Completed, 1))
+				require.NoError(t, h.WaitInputs(t.Context(), id, hubdata.C2DCompleted, 1))
 				require.Equal(t, []string{"in: " + id}, boxes[id].all())
 			} else {
 				require.NoError(t, h.SendC2D(id, hubdata.C2D{Body: []byte(id)}))
-				require.NoError(t, h.WaitC2D(t.Context(), id, hubdata.Completed, 1))
+				require.NoError(t, h.WaitC2D(t.Context(), id, hubdata.C2DCompleted, 1))
 				require.Equal(t, []string{": " + id}, boxes[id].all())
 			}
 			r, err := h.CallMethod(t.Context(), id, hubdata.MethodCall{Name: "who"})
@@ -399,7 +399,7 @@ func TestSystemPropertiesBothWays(t *testing.T) {
 				ContentType: "t", ContentEncoding: "e", To: "to", Schema: "s", InterfaceID: transport.SecurityInterface,
 				Component: "p", ConnectionDeviceID: "d", ConnectionModuleID: "n", DiagnosticID: "g", DiagnosticContext: "x",
 				CreationTime: at, Expiry: at, Properties: m.Properties, Body: []byte("b")}))
-			require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.Completed, 1))
+			require.NoError(t, h.WaitInputs(t.Context(), "dev-1/m", hubdata.C2DCompleted, 1))
 			got := in.got[0]
 			got.Properties = slices.DeleteFunc(got.Properties, func(p transport.Property) bool {
 				return p.Name == "iothub-enqueuedtime"

@@ -86,7 +86,7 @@ func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 		if err := h.SendC2D(id, hubdata.C2D{MessageID: fmt.Sprint(round)}); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		if err := h.WaitC2D(ctx, id, hubdata.Completed, round+1); err != nil {
+		if err := h.WaitC2D(ctx, id, hubdata.C2DCompleted, round+1); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 		g.mu.Lock()

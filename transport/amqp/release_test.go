@@ -39,9 +39,9 @@ func TestReleasedMessagesComeAgainLater(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("other")}))
 		synctest.Wait()
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		time.Sleep(5 * time.Minute)
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		const s = time.Second
 		require.Equal(t, []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}, at)
 	})
@@ -76,7 +76,7 @@ func TestASessionEndsWhileAReleaseWaits(t *testing.T) {
 		r.cancel()
 		<-r.over
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Enqueued))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DEnqueued))
 	})
 }
 
@@ -101,8 +101,8 @@ func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 1, h.Drop("dev-1"))
 		time.Sleep(10 * time.Minute)
-		require.Zero(t, h.CountC2D("dev-1", hubdata.DeadLettered))
+		require.Zero(t, h.CountC2D("dev-1", hubdata.C2DDeadLettered))
 		require.Contains(t, handled, "b")
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
 	})
 }

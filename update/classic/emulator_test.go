@@ -105,14 +105,14 @@ func TestADeploymentByTheTwinEndsInSuccess(t *testing.T) {
 		require.Contains(t, o.RootKeysURL, "/updates/rootkeypackage-1.json")
 
 		r.ends(workflow, agent.OutcomeInProgress, "1.0")
-		r.outcome(workflow, updatedata.InProgress)
+		r.outcome(workflow, updatedata.OutcomeInProgress)
 		r.ends(workflow, agent.OutcomeSucceeded, "1.1")
-		r.outcome(workflow, updatedata.Succeeded)
+		r.outcome(workflow, updatedata.OutcomeSucceeded)
 		d := r.updates.Device(deviceID)
 		require.Equal(t, updateID("1.1"), d.Installed)
 		require.Equal(t, map[string]string{"manufacturer": "Contoso", "model": "Tractor"}, d.Properties)
 		require.Len(t, d.Last().Reports, 2)
-		require.Equal(t, []updatedata.Result{{Outcome: updatedata.Succeeded, Code: 700, Extended: "00000000"}},
+		require.Equal(t, []updatedata.Result{{Outcome: updatedata.OutcomeSucceeded, Code: 700, Extended: "00000000"}},
 			d.Last().Reports[1].Steps)
 		require.Equal(t, workflow, r.check().Offer.WorkflowID, "it stays in the twin")
 	})
@@ -133,7 +133,7 @@ func TestModulesAreUpdatedLikeDevices(t *testing.T) {
 		require.NoError(t, r.updates.Wait(context.Background(), func() bool {
 			state := r.updates.Device(deviceID + "/gate")
 			last := state.Last()
-			return last.Outcome() == updatedata.Failed
+			return last.Outcome() == updatedata.OutcomeFailed
 		}))
 	})
 }
@@ -143,7 +143,7 @@ func TestIdleWithoutTheUpdateIsAFailure(t *testing.T) {
 		workflow := r.deployVersion("1.1")
 		r.next()
 		r.ends(workflow, agent.OutcomeSucceeded, "1.0")
-		r.outcome(workflow, updatedata.Failed)
+		r.outcome(workflow, updatedata.OutcomeFailed)
 	})
 }
 
@@ -152,18 +152,18 @@ func TestRetriesAreForDevicesThatFailed(t *testing.T) {
 		workflow := r.deployVersion("1.1")
 		r.next()
 		r.ends(workflow, agent.OutcomeFailed, "1.0")
-		r.outcome(workflow, updatedata.Failed)
+		r.outcome(workflow, updatedata.OutcomeFailed)
 		for range 2 {
 			require.NoError(t, r.updates.Retry(workflow))
 			retry := r.next().Offer.WorkflowID
 			require.Contains(t, retry, workflow+"@20")
 			r.ends(retry, agent.OutcomeFailed, "1.0")
-			r.outcome(retry, updatedata.Failed)
+			r.outcome(retry, updatedata.OutcomeFailed)
 		}
 		require.NoError(t, r.updates.Retry(workflow))
 		retry := r.next().Offer.WorkflowID
 		r.ends(retry, agent.OutcomeSucceeded, "1.1")
-		r.outcome(retry, updatedata.Succeeded)
+		r.outcome(retry, updatedata.OutcomeSucceeded)
 		require.NoError(t, r.updates.Retry(workflow))
 		require.Equal(t, retry, r.check().Offer.WorkflowID, "it has succeeded")
 		require.Len(t, r.updates.Device(deviceID).Workflows, 4)
@@ -179,14 +179,14 @@ func TestAWithdrawnDeploymentIsCancelled(t *testing.T) {
 		require.NoError(t, r.updates.Withdraw(workflow))
 		require.Equal(t, workflow, r.next().Cancel)
 		r.ends(workflow, agent.OutcomeCanceled, "1.0")
-		r.outcome(workflow, updatedata.Canceled)
+		r.outcome(workflow, updatedata.OutcomeCanceled)
 		require.NotContains(t, r.desired(), "updateManifest")
 
 		again := r.deployVersion("1.2")
 		require.Equal(t, again, r.next().Offer.WorkflowID)
 		require.NoError(t, r.updates.Withdraw(again))
 		require.Empty(t, r.next().Cancel, "the device had not begun")
-		r.outcome(again, updatedata.Canceled)
+		r.outcome(again, updatedata.OutcomeCanceled)
 	})
 }
 

@@ -171,13 +171,13 @@ func TestAnUpdateByTheTwinIsInstalledThroughARestart(t *testing.T) {
 	lives(t, func(d *tractor) {
 		stop := d.run()
 		workflow := d.deployVersion("1.1")
-		d.outcome(workflow, updatedata.InProgress)
+		d.outcome(workflow, updatedata.OutcomeInProgress)
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
 		require.Contains(t, d.reported("agent"), `"state":6`, "not idle while the device restarts")
 
 		stop = d.restart()
-		d.outcome(workflow, updatedata.Succeeded)
+		d.outcome(workflow, updatedata.OutcomeSucceeded)
 		require.Equal(t, "image 1.1", d.image)
 		require.Equal(t, 1, d.finals(workflow))
 
@@ -197,11 +197,11 @@ func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
 		d.publishLarge("2.0")
 		stop := d.run()
 		workflow := d.deployVersion("2.0")
-		d.outcome(workflow, updatedata.InProgress)
+		d.outcome(workflow, updatedata.OutcomeInProgress)
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
 		stop = d.restart()
-		d.outcome(workflow, updatedata.Succeeded)
+		d.outcome(workflow, updatedata.OutcomeSucceeded)
 		require.ErrorIs(t, stop(), context.Canceled)
 		require.Equal(t, "image 2.0", d.image)
 		require.Equal(t, 2, d.fetched)
@@ -223,7 +223,7 @@ func TestANewAddressInTheTwinIsTakenOver(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
 		stop = d.restart()
-		d.outcome(workflow, updatedata.Succeeded)
+		d.outcome(workflow, updatedata.OutcomeSucceeded)
 		require.ErrorIs(t, stop(), context.Canceled)
 		require.Equal(t, 1, refused.Fired())
 		require.Equal(t, 2, d.fetched)
@@ -239,7 +239,7 @@ func TestACancelledUpdateIsTakenBack(t *testing.T) {
 		<-d.inDownload
 		d.inDownload = nil
 		require.NoError(t, d.updates.Withdraw(workflow))
-		d.outcome(workflow, updatedata.Canceled)
+		d.outcome(workflow, updatedata.OutcomeCanceled)
 		require.Equal(t, "image 1.0", d.image)
 		time.Sleep(48 * time.Hour)
 		require.Contains(t, d.reported("agent"), `"state":0,"workflow":{"action":255`)
@@ -256,15 +256,15 @@ func TestAReplacedUpdateIsTakenBackAndTheNewOneInstalled(t *testing.T) {
 		<-d.inDownload
 		d.inDownload = nil
 		second := d.deployVersion("1.2")
-		d.outcome(second, updatedata.InProgress)
+		d.outcome(second, updatedata.OutcomeInProgress)
 		time.Sleep(10 * time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
 		stop = d.restart()
-		d.outcome(second, updatedata.Succeeded)
+		d.outcome(second, updatedata.OutcomeSucceeded)
 		require.ErrorIs(t, stop(), context.Canceled)
 		require.Equal(t, "image 1.2", d.image)
 		require.Equal(t, 1, strings.Count(d.desired(), "/updates/files/"), "the URL of the first one is gone")
-		d.outcome(first, updatedata.Canceled)
+		d.outcome(first, updatedata.OutcomeCanceled)
 	})
 }
 
@@ -273,7 +273,7 @@ func TestARetryOfAFailedUpdateSucceeds(t *testing.T) {
 		d.fail = &agent.StepError{Code: 7, Err: io.ErrShortWrite}
 		stop := d.run()
 		workflow := d.deployVersion("1.1")
-		d.outcome(workflow, updatedata.Failed)
+		d.outcome(workflow, updatedata.OutcomeFailed)
 		state := d.updates.Device(deviceID)
 		require.Equal(t, "50000007", state.Last().Reports[1].Result.Extended)
 		d.fail = nil
@@ -285,7 +285,7 @@ func TestARetryOfAFailedUpdateSucceeds(t *testing.T) {
 		require.NoError(t, d.updates.Wait(context.Background(), func() bool {
 			state := d.updates.Device(deviceID)
 			w := state.Last()
-			return w.Outcome() == updatedata.Succeeded && strings.HasPrefix(w.ID, workflow+"@")
+			return w.Outcome() == updatedata.OutcomeSucceeded && strings.HasPrefix(w.ID, workflow+"@")
 		}))
 		require.ErrorIs(t, stop(), context.Canceled)
 	})
@@ -300,7 +300,7 @@ func TestWrongOffersAreReportedAndNotInstalled(t *testing.T) {
 				d.Inject(fault.Fault{Kind: fault.WrongOffer, Device: deviceID, Text: wrong})
 				stop := d.run()
 				workflow := d.deployVersion("1.1")
-				d.outcome(workflow, updatedata.Failed)
+				d.outcome(workflow, updatedata.OutcomeFailed)
 				require.ErrorIs(t, stop(), context.Canceled)
 				require.Equal(t, "image 1.0", d.image)
 				require.Equal(t, fetched[wrong], d.fetched > 0)

@@ -111,13 +111,13 @@ func (l *life) end(t *testing.T) {
 	for range 10 {
 		l.runFor(time.Hour)
 		d := state()
-		if w := d.Workflow(last); w.Outcome() == updatedata.Succeeded {
+		if w := d.Workflow(last); w.Outcome() == updatedata.OutcomeSucceeded {
 			break
 		}
 	}
 	d := state()
 	w := d.Workflow(last)
-	require.Equal(t, updatedata.Succeeded, w.Outcome(), "%+v", d)
+	require.Equal(t, updatedata.OutcomeSucceeded, w.Outcome(), "%+v", d)
 	require.Equal(t, "image 9.9", l.image)
 	require.Contains(t, l.reported("agent"), `"state":0,"workflow":{"action":3,"id":"`+last+`"}`)
 	for _, w := range d.Workflows {

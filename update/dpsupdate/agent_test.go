@@ -63,10 +63,10 @@ func TestTheAgentOutlivesTheTroublesOfTheService(t *testing.T) {
 		require.ErrorIs(t, <-ended, context.Canceled)
 
 		last := w.updates.Device("reg-1").Last()
-		require.Equal(t, updatedata.Skipped, last.Outcome())
+		require.Equal(t, updatedata.OutcomeSkipped, last.Outcome())
 		require.Len(t, last.Reports, 2, "the first one says that the update is in progress")
 		require.Equal(t, 1, last.Repeated, "the answer to the last one was lost")
-		require.Equal(t, dpsdata.CheckOnboarding, w.Requests()[0].Operation)
+		require.Equal(t, dpsdata.OperationCheckOnboarding, w.Requests()[0].Operation)
 	})
 }
 
@@ -82,7 +82,7 @@ func TestAReportOutlivesRefusalsThatAreNotAboutIt(t *testing.T) {
 		require.NoError(t, err)
 		var refusals []*testbroker.Injected
 		for _, f := range []fault.Fault{
-			{Kind: fault.RefuseUpdate, Text: string(updatedata.NotLinked)},
+			{Kind: fault.RefuseUpdate, Text: string(updatedata.CodeNotLinked)},
 			{Kind: fault.RefuseUpdate, Text: "Bad Request", Description: "Bad Request", Status: 400, ErrorCode: -1},
 			{Kind: fault.RefuseUpdate, Text: "No Such Page", Description: "No Such Page", Status: 404, ErrorCode: -1},
 			{Kind: fault.RefuseProvisioning, Status: 404, ErrorCode: 404201},
@@ -96,7 +96,7 @@ func TestAReportOutlivesRefusalsThatAreNotAboutIt(t *testing.T) {
 		for _, f := range refusals {
 			require.Equal(t, 1, f.Fired())
 		}
-		require.Equal(t, updatedata.Skipped, w.updates.Device("reg-1").Last().Outcome())
+		require.Equal(t, updatedata.OutcomeSkipped, w.updates.Device("reg-1").Last().Outcome())
 	})
 }
 
@@ -152,7 +152,7 @@ func TestADownloadGoesOnAtANewAddressOfTheSameWorkflow(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		last := w.updates.Device("reg-1").Last()
-		require.Equal(t, updatedata.Succeeded, last.Outcome(), last.Reports)
+		require.Equal(t, updatedata.OutcomeSucceeded, last.Outcome(), last.Reports)
 		require.Equal(t, 2, last.Offers)
 		require.Equal(t, "new", program.content)
 	})

@@ -156,7 +156,7 @@ func theWholeWay(t *testing.T, w *world) {
 	require.Equal(t, 1, seen.Onboarding)
 	require.Equal(t, 1, seen.Checks)
 	require.Equal(t, "2.0", seen.Installed.Version)
-	require.Equal(t, updatedata.Succeeded, seen.Last().Outcome())
+	require.Equal(t, updatedata.OutcomeSucceeded, seen.Last().Outcome())
 	requests := w.Requests()
 	require.Len(t, requests, 7)
 	for _, r := range requests {
@@ -279,13 +279,13 @@ func TestADeviceChecksAheadOfItsRegistration(t *testing.T) {
 				if !checks {
 					require.ErrorIs(t, failed, transport.Unsupported)
 					require.ErrorContains(t, failed, "AMQP")
-					require.Equal(t, dpsdata.Register, requests[0].Operation)
+					require.Equal(t, dpsdata.OperationRegister, requests[0].Operation)
 					return
 				}
 				require.NoError(t, failed)
 				require.NotNil(t, offered.Offer)
-				require.Equal(t, dpsdata.CheckOnboarding, requests[0].Operation)
-				require.Equal(t, dpsdata.Register, requests[1].Operation)
+				require.Equal(t, dpsdata.OperationCheckOnboarding, requests[0].Operation)
+				require.Equal(t, dpsdata.OperationRegister, requests[1].Operation)
 				require.Equal(t, requests[0].Connection, requests[1].Connection)
 			})
 		})

@@ -66,7 +66,7 @@ func (n *neighbour) works(h *testbroker.Hub) {
 		State: &amqpwire.Accepted{}})
 	synctest.Wait()
 	n.sent++
-	require.EqualValues(n.T, n.sent, h.CountC2D("neighbour", hubdata.Completed))
+	require.EqualValues(n.T, n.sent, h.CountC2D("neighbour", hubdata.C2DCompleted))
 }
 
 // alive sends keep-alives for the neighbour until stop is closed.
@@ -315,7 +315,7 @@ func TestStrangeConditions(t *testing.T) {
 			p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
 				State: &amqpwire.Rejected{Error: e}})
 			synctest.Wait()
-			require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
+			require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DRejected))
 			p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
 			detach, _ := hubtest.Want[*amqpwire.Detach](p)
 			require.Nil(t, detach.Error)

@@ -163,7 +163,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, c.fault.Delay, time.Since(start))
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
-				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Invisible, 1))
+				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.C2DInvisible, 1))
 			case "deadline":
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			case "connection":

@@ -231,7 +231,7 @@ func TestC2DMessagesOverAMQP(t *testing.T) {
 		require.Equal(t, map[string]any{"a": "b", "empty": "", "iothub-ack": "full"}, m.ApplicationProperties)
 		require.Len(t, m.DeliveryTag, 16)
 		record := h.C2DLog("dev-1")[0]
-		require.Equal(t, hubdata.Invisible, record.State)
+		require.Equal(t, hubdata.C2DInvisible, record.State)
 		require.Regexp(t, "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", record.LockToken)
 		b := m.DeliveryTag
 		require.Equal(t, fmt.Sprintf("%x-%x-%x-%x-%x", []byte{b[3], b[2], b[1], b[0]}, []byte{b[5], b[4]}, []byte{b[7], b[6]},
@@ -241,7 +241,7 @@ func TestC2DMessagesOverAMQP(t *testing.T) {
 			"x-opt-lock-token": record.LockToken,
 		}, m.Annotations)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
-		require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
+		require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.C2DCompleted, 1))
 		require.Equal(t, "Success", h.C2DLog("dev-1")[0].Feedback)
 	})
 }
@@ -256,25 +256,25 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 		feedback string
 		times    int // expected deliveries
 	}{
-		"accepted":         {nil, accept, hubdata.Completed, "Success", 1},
-		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, hubdata.Completed, "Success", 1},
-		"settled": {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, hubdata.Completed,
+		"accepted":         {nil, accept, hubdata.C2DCompleted, "Success", 1},
+		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, hubdata.C2DCompleted, "Success", 1},
+		"settled": {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, hubdata.C2DCompleted,
 			"Success", 1},
 		"rejected": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.RejectMessage(context.Background(), m, &amqp.Error{Condition: "x"})
-		}, hubdata.Rejected, "Rejected", 1},
+		}, hubdata.C2DRejected, "Rejected", 1},
 		"rejected, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.RejectMessage(context.Background(), m, nil)
-		}, hubdata.Rejected, "Rejected", 1},
+		}, hubdata.C2DRejected, "Rejected", 1},
 		"released": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ReleaseMessage(context.Background(), m)
-		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.C2DDeadLettered, "DeliveryCountExceeded", 10},
 		"released, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ReleaseMessage(context.Background(), m)
-		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.C2DDeadLettered, "DeliveryCountExceeded", 10},
 		"modified": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ModifyMessage(context.Background(), m, &amqp.ModifyMessageOptions{DeliveryFailed: true})
-		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.C2DDeadLettered, "DeliveryCountExceeded", 10},
 	} {
 		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
@@ -323,10 +323,10 @@ func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 		}
 		late := settle(first, &amqpwire.Accepted{})
 		require.EqualValues(t, "com.microsoft:message-lock-lost", late.(*amqpwire.Rejected).Error.Condition)
-		require.Equal(t, hubdata.Invisible, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.C2DInvisible, h.C2DLog("dev-1")[0].State)
 		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
 		require.Equal(t, &amqpwire.Accepted{}, settle(again, &amqpwire.Accepted{}))
-		require.Equal(t, hubdata.Completed, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.C2DCompleted, h.C2DLog("dev-1")[0].State)
 		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)),
 			Settled: true})
 		p.Say(0, &amqpwire.Close{})
@@ -357,7 +357,7 @@ func TestRangesOfDispositions(t *testing.T) {
 		for _, r := range h.C2DLog("dev-1") {
 			states = append(states, r.State)
 		}
-		const done, there, back = hubdata.Completed, hubdata.Invisible, hubdata.Enqueued
+		const done, there, back = hubdata.C2DCompleted, hubdata.C2DInvisible, hubdata.C2DEnqueued
 		require.Equal(t, []hubdata.C2DState{there, done, done, done, there, back}, states)
 		p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
 		synctest.Wait()
@@ -387,7 +387,7 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 			_, err = old.Receive(t.Context(), nil)
 			require.Equal(t, c.want, hubtest.Condition(t, err))
 			require.NoError(t, s.Send(t.Context(), hubtest.Body("x"), nil), "telemetry goes on")
-			require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
+			require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.C2DCompleted, 1))
 			require.Equal(t, 1, h.Links("dev-1", fault.LinkC2D))
 		})
 	}

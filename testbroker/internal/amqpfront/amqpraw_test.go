@@ -458,7 +458,7 @@ func TestEchoAndDrain(t *testing.T) {
 		require.True(t, flow.Drain)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("2")}))
 		synctest.Wait()
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Enqueued), "the credit is used up")
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DEnqueued), "the credit is used up")
 	})
 }
 

@@ -23,7 +23,7 @@ const serviceAddress = "/messages/devicebound"
 // newService makes a hub with the device dev-1 and a policy of back ends.
 func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device, hubdata.Policy) {
 	h, d := hubtest.NewHub(t, o)
-	p := hubtest.AddPolicy(t, h, "service", hubdata.ServiceConnect)
+	p := hubtest.AddPolicy(t, h, "service", hubdata.RightServiceConnect)
 	return h, d, p
 }
 
@@ -92,7 +92,7 @@ func TestTokensOfPolicies(t *testing.T) {
 					refused = append(refused, e)
 				}
 			}})
-			policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+			policy := hubtest.AddPolicy(t, h, "owner", hubdata.RightAll)
 			p := hubtest.DialPeer(t, h)
 			m := hubtest.TokenMessage(nil, "anything", c.token(policy))
 			m.ApplicationProperties["expiration"] = fmt.Sprint(time.Now().Add(time.Hour).Unix())
@@ -128,10 +128,10 @@ func requireOpen(t *testing.T, open bool, err error) {
 // A link needs the right of its kind.
 func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 	for right, c := range map[hubdata.Right]policyCase{
-		hubdata.ServiceConnect: {nil, 200, true, false},
-		hubdata.DeviceConnect:  {nil, 200, false, true},
-		hubdata.AllRights:      {nil, 200, true, true},
-		hubdata.RegistryRead:   {nil, 401, false, false},
+		hubdata.RightServiceConnect: {nil, 200, true, false},
+		hubdata.RightDeviceConnect:  {nil, 200, false, true},
+		hubdata.RightAll:            {nil, 200, true, true},
+		hubdata.RightRegistryRead:   {nil, 401, false, false},
 	} {
 		hubtest.RunInBubble(t, fmt.Sprint(right), nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 			policy := hubtest.AddPolicy(t, h, "some", right)
@@ -311,7 +311,7 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 // A token of fewer rights, or with an end, does not replace what another token or a key allows.
 func TestGrantsAreKeptApart(t *testing.T) {
 	hubtest.RunInBubble(t, "fewer rights", nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+		policy := hubtest.AddPolicy(t, h, "owner", hubdata.RightAll)
 		p := hubtest.DialPeer(t, h)
 		c := p.CBS()
 		soon := time.Now().Add(10 * time.Minute).Unix()
@@ -347,7 +347,7 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 		fault.LinkFeedback: feedbackAddress, fault.LinkC2D: "/devices/dev-1/messages/devicebound",
 	} {
 		hubtest.RunInBubble(t, kind.String(), nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-			policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+			policy := hubtest.AddPolicy(t, h, "owner", hubdata.RightAll)
 			p := hubtest.DialPeer(t, h)
 			end := time.Now().Add(10 * time.Minute).Unix()
 			require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
@@ -427,7 +427,7 @@ func TestBackEndsSendC2DOverAMQP(t *testing.T) {
 		m = c2dMessage("dev-1", "without an expiry")
 		m.Properties.AbsoluteExpiryTime = new(time.Date(1754, 8, 30, 0, 0, 0, 0, time.UTC))
 		require.NoError(t, s.Send(t.Context(), m, nil))
-		require.Equal(t, 4, h.CountC2D("dev-1", hubdata.Enqueued))
+		require.Equal(t, 4, h.CountC2D("dev-1", hubdata.C2DEnqueued))
 		require.Len(t, h.C2DLog("a%b:1"), 2)
 	})
 }

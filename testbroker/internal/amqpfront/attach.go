@@ -98,7 +98,7 @@ func (a *conn) revoked(l *hubLink) *wire.Error {
 	var err error
 	switch {
 	case l.back != nil:
-		err = a.allowed(l.back.resource(), hubdata.ServiceConnect)
+		err = a.allowed(l.back.resource(), hubdata.RightServiceConnect)
 	case !cbs(l.kind):
 		err = a.authorized(l.id)
 	}

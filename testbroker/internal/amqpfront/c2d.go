@@ -143,14 +143,14 @@ func annotations(e *hub.QueuedC2D, lockToken string) wire.Map {
 // settle applies a client's outcome to a C2D message. If the lock has ended, the client gets an
 // error.
 func (r *receiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
-	to := hubdata.Enqueued // released, modified, or settled without a state
+	to := hubdata.C2DEnqueued // released, modified, or settled without a state
 	switch state.(type) {
 	case nil:
 		state = &wire.Released{}
 	case *wire.Accepted:
-		to = hubdata.Completed
+		to = hubdata.C2DCompleted
 	case *wire.Rejected:
-		to = hubdata.Rejected
+		to = hubdata.C2DRejected
 	}
 	if !r.q.SettleTag(r, tag, to) {
 		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost")}

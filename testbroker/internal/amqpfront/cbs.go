@@ -116,7 +116,7 @@ func (a *conn) judge(l *hubLink, m *wire.Message, s scope, tok identity.Token, s
 // accept grants what a valid token gives a right to.
 func (a *conn) accept(s scope, tok identity.Token, sasl bool) error {
 	h := a.hub
-	rights := hubdata.DeviceConnect
+	rights := hubdata.RightDeviceConnect
 	if s.policy == "" {
 		if err := h.Authorize(h.Host, s.id, tok); err != nil {
 			return err
@@ -142,5 +142,5 @@ func (a *conn) accept(s scope, tok identity.Token, sasl bool) error {
 
 // usable reports whether rights on a scope let a client do anything over AMQP.
 func usable(s scope, rights hubdata.Right) bool {
-	return rights&hubdata.ServiceConnect != 0 || rights&hubdata.DeviceConnect != 0 && s.allDevices()
+	return rights&hubdata.RightServiceConnect != 0 || rights&hubdata.RightDeviceConnect != 0 && s.allDevices()
 }

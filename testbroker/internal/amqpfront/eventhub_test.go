@@ -297,7 +297,7 @@ func TestRefusedReaders(t *testing.T) {
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.ErrorContains(t, err, "'Send' claim(s) are required")
 
-		policy, err := c.hub.AddPolicy("reader", hubdata.RegistryRead, hubdata.DeviceConnect)
+		policy, err := c.hub.AddPolicy("reader", hubdata.RightRegistryRead, hubdata.RightDeviceConnect)
 		require.NoError(t, err)
 		c.Peer = loginService(t, c.hub, policy)
 		_, err = c.reader("", nil)
@@ -328,7 +328,7 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 
 func TestRedirectNeedsTheRight(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		policy := hubtest.AddPolicy(t, h, "devices", hubdata.DeviceConnect)
+		policy := hubtest.AddPolicy(t, h, "devices", hubdata.RightDeviceConnect)
 		_, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), "messages/events/", nil)
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 	})
@@ -525,7 +525,7 @@ func TestEventOptionsAreChecked(t *testing.T) {
 	h, err := testbroker.New(&testbroker.Options{HostName: "a.b", Events: testbroker.EventOptions{Partitions: 1,
 		ConsumerGroups: []string{"$default", "second"}, EntityPath: "own-name"}})
 	require.NoError(t, err)
-	p := hubtest.AddPolicy(t, h, "p", hubdata.ServiceConnect)
+	p := hubtest.AddPolicy(t, h, "p", hubdata.RightServiceConnect)
 	want := "Endpoint=sb://a.b:5671/;SharedAccessKeyName=p;SharedAccessKey=" + p.PrimaryKey + ";EntityPath=own-name"
 	require.Equal(t, want, h.EventsConnectionString(p, "a.b:5671", false))
 	require.Equal(t, want+";UseDevelopmentEmulator=true", h.EventsConnectionString(p, "a.b:5671", true))

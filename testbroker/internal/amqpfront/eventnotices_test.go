@@ -17,7 +17,7 @@ import (
 // allNotices are the options of a hub with every source of events.
 func allNotices() *testbroker.Options {
 	return &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1, Sources: []hubdata.EventSource{
-		hubdata.TwinChangeEvents, hubdata.DeviceLifecycleEvents, hubdata.DeviceConnectionStateEvents,
+		hubdata.EventSourceTwinChange, hubdata.EventSourceDeviceLifecycle, hubdata.EventSourceDeviceConnectionState,
 	}}}
 }
 
@@ -173,7 +173,7 @@ func TestNoticesOfConnections(t *testing.T) {
 func TestNoticesOfDigitalTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1,
-			Sources: []hubdata.EventSource{hubdata.DigitalTwinChangeEvents}}})
+			Sources: []hubdata.EventSource{hubdata.EventSourceDigitalTwinChange}}})
 		r, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), address("$Default", "0"), nil)
 		require.NoError(t, err)
 		next := func() (steps []string) {

@@ -52,7 +52,7 @@ func (e *eventsEnd) resource() string { return e.path }
 // permit requires the right of back ends.
 func (e *eventsEnd) permit() error {
 	l := e.link
-	if err := l.conn.allowed(e.path, hubdata.ServiceConnect); err != nil {
+	if err := l.conn.allowed(e.path, hubdata.RightServiceConnect); err != nil {
 		return e.refuse(wire.Errorf(wire.UnauthorizedAccess, "Unauthorized access. 'Listen' claim(s) are required to "+
 			"perform this operation: %v", err))
 	}

@@ -66,7 +66,7 @@ func appendAnnotations(dst []byte, e *telemetry.Event) []byte {
 	f.Symbol("iothub-message-source")
 	f.String(string(e.Source))
 	method := ""
-	if e.Source == hubdata.Telemetry {
+	if e.Source == hubdata.EventSourceTelemetry {
 		method = authMethods[e.X509][m.ModuleID != ""]
 	}
 	for i, v := range [...]string{m.DeviceID, m.ModuleID, method, e.Generation, e.Model, m.Component, m.InterfaceID,

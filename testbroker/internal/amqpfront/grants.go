@@ -33,7 +33,7 @@ type grantKey struct {
 
 // deviceGrant returns the key of the grant for one identity.
 func deviceGrant(id identity.Identity) grantKey {
-	return grantKey{scope: scope{id: id}, rights: hubdata.DeviceConnect}
+	return grantKey{scope: scope{id: id}, rights: hubdata.RightDeviceConnect}
 }
 
 // A grant is the right that a token, or the key of a policy, gives until it expires. Guarded by
@@ -56,7 +56,7 @@ func (k grantKey) serves(id identity.Identity) bool {
 	if k.policy == "" {
 		return k.id == id
 	}
-	return k.rights&hubdata.DeviceConnect != 0 && k.allDevices()
+	return k.rights&hubdata.RightDeviceConnect != 0 && k.allDevices()
 }
 
 // allDevices reports whether the scope of a policy includes every device.
@@ -187,7 +187,7 @@ func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []identity.Iden
 	for _, l := range a.linksLocked("", fault.LinkAny) {
 		if l.back != nil {
 			path := l.back.resource()
-			if k.covers(path) && a.allowedLocked(path, hubdata.ServiceConnect) != nil {
+			if k.covers(path) && a.allowedLocked(path, hubdata.RightServiceConnect) != nil {
 				links = append(links, l)
 			}
 		} else if k.serves(l.id) && !a.grantedLocked(l.id) {

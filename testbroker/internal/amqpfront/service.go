@@ -53,7 +53,7 @@ func (s serviceEnd) resource() string { return s.path }
 
 func (s serviceEnd) permit() error {
 	l := s.link
-	if err := l.conn.allowed(s.path, hubdata.ServiceConnect); err != nil {
+	if err := l.conn.allowed(s.path, hubdata.RightServiceConnect); err != nil {
 		l.conn.refusedLink(l.Link, l.id, err)
 		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
 	}

@@ -43,7 +43,7 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			h := newState(t, &hub.Options{Events: hubdata.EventOptions{Partitions: 1,
-				Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
+				Sources: []hubdata.EventSource{hubdata.EventSourceDeviceLifecycle}}})
 			defer h.hub.Close()
 			_, err := h.hub.AddDevice("d")
 			require.NoError(t, err)

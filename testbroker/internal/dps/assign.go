@@ -86,7 +86,7 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 	moved := reg.Hub != "" && !strings.EqualFold(reg.Hub, to.hub.Host)
 	if moved {
 		substatus = deviceDataReset
-		if m.data.Reprovision != dpsdata.Reset {
+		if m.data.Reprovision != dpsdata.ReprovisionReset {
 			substatus = deviceDataMigrated
 			twin = twinAt(from, old)
 		}
@@ -181,7 +181,7 @@ func (s *Service) noHub(e dpsdata.Enrollment) *Error {
 func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMessage) (choice, *Error) {
 	chosen := choice{tags: m.data.Tags, desired: m.data.Desired}
 	present := s.linked(reg.Hub)
-	if m.data.Reprovision == dpsdata.Never && present != nil {
+	if m.data.Reprovision == dpsdata.ReprovisionNever && present != nil {
 		chosen.hub, chosen.payload = present, reg.Payload
 		return chosen, nil
 	}
@@ -190,9 +190,9 @@ func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMe
 		return choice{}, s.noHub(m.data)
 	}
 	switch m.data.Allocation {
-	case dpsdata.Fixed:
+	case dpsdata.AllocationFixed:
 		chosen.hub = all[0]
-	case dpsdata.RoundRobin:
+	case dpsdata.AllocationRoundRobin:
 		for _, h := range all {
 			if h == present {
 				chosen.hub = h
@@ -204,7 +204,7 @@ func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMe
 		m.enrollment.next++
 		s.touchEnrollment(m.data.ID)
 		s.mu.Unlock()
-	case dpsdata.Custom:
+	case dpsdata.AllocationCustom:
 		return s.ask(chosen, all, reg, m, payload)
 	default:
 		chosen.hub = hashed(all, reg.ID)

@@ -182,8 +182,8 @@ func TestIndividualRegistration(t *testing.T) {
 		require.Equal(t, 0, r.Moves)
 		log := d.Requests()
 		require.Len(t, log, 4)
-		require.Equal(t, dpsdata.Register, log[0].Operation)
-		require.Equal(t, dpsdata.Poll, log[1].Operation)
+		require.Equal(t, dpsdata.OperationRegister, log[0].Operation)
+		require.Equal(t, dpsdata.OperationPoll, log[1].Operation)
 		require.Equal(t, log[0].OperationID, log[1].OperationID)
 		require.Equal(t, hubdata.HTTP, log[0].Protocol)
 		require.Equal(t, "2019-03-31", log[0].APIVersion)
@@ -326,7 +326,7 @@ func TestAllocation(t *testing.T) {
 		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, names...)
 		groups := make(map[dpsdata.Allocation]dpsdata.Enrollment)
 		for rule, id := range map[dpsdata.Allocation]string{
-			dpsdata.Hashed: "hashed", dpsdata.Fixed: "fixed", dpsdata.RoundRobin: "turns",
+			dpsdata.AllocationHashed: "hashed", dpsdata.AllocationFixed: "fixed", dpsdata.AllocationRoundRobin: "turns",
 		} {
 			groups[rule] = enroll(t, d, dpsdata.Enrollment{ID: id, Group: true, Allocation: rule, Hubs: names[:2]})
 		}
@@ -338,13 +338,13 @@ func TestAllocation(t *testing.T) {
 		}
 		count := make(map[string]int)
 		for n := range 40 {
-			require.Equal(t, names[0], at(dpsdata.Fixed, n))
-			hub := at(dpsdata.Hashed, n)
-			require.Equal(t, hub, at(dpsdata.Hashed, n), "the choice depends on the id only")
+			require.Equal(t, names[0], at(dpsdata.AllocationFixed, n))
+			hub := at(dpsdata.AllocationHashed, n)
+			require.Equal(t, hub, at(dpsdata.AllocationHashed, n), "the choice depends on the id only")
 			count[hub]++
-			hub = at(dpsdata.RoundRobin, n)
+			hub = at(dpsdata.AllocationRoundRobin, n)
 			require.Equal(t, names[n%2], hub)
-			require.Equal(t, hub, at(dpsdata.RoundRobin, n), "a registered device keeps its hub")
+			require.Equal(t, hub, at(dpsdata.AllocationRoundRobin, n), "a registered device keeps its hub")
 		}
 		require.Len(t, count, 2)
 		require.Greater(t, min(count[names[0]], count[names[1]]), 10)
@@ -363,7 +363,7 @@ func TestCustomAllocation(t *testing.T) {
 		var asked []dpsdata.AllocationRequest
 		refuse := false
 		e := enroll(t, d, dpsdata.Enrollment{
-			ID: "reg-1", Allocation: dpsdata.Custom, Tags: `{"by":"enrollment"}`, Desired: `{"d":1}`,
+			ID: "reg-1", Allocation: dpsdata.AllocationCustom, Tags: `{"by":"enrollment"}`, Desired: `{"d":1}`,
 			Allocate: func(r dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
 				asked = append(asked, r)
 				if refuse {
@@ -404,9 +404,9 @@ func TestReprovisioning(t *testing.T) {
 		hub, substatus, desired, reported string
 		version                           int64
 	}{
-		dpsdata.Migrate: {"hub-b.example.test", "deviceDataMigrated", `{"n":2}`, `{"r":1}`, 3},
-		dpsdata.Reset:   {"hub-b.example.test", "deviceDataReset", `{"n":1}`, `{}`, 2},
-		dpsdata.Never:   {"hub-a.example.test", "initialAssignment", `{"n":2}`, `{"r":1}`, 3},
+		dpsdata.ReprovisionMigrate: {"hub-b.example.test", "deviceDataMigrated", `{"n":2}`, `{"r":1}`, 3},
+		dpsdata.ReprovisionReset:   {"hub-b.example.test", "deviceDataReset", `{"n":1}`, `{}`, 2},
+		dpsdata.ReprovisionNever:   {"hub-a.example.test", "initialAssignment", `{"n":2}`, `{"r":1}`, 3},
 	} {
 		t.Run(policy.String(), func(t *testing.T) {
 			d, hubs := newDPS(t, nil, "hub-a.example.test", "hub-b.example.test")
@@ -437,7 +437,7 @@ func TestReprovisioning(t *testing.T) {
 			require.JSONEq(t, want.reported, string(twin.Reported))
 			require.Equal(t, want.version, twin.DesiredVersion)
 			_, err = first.Device("reg-1")
-			if policy == dpsdata.Never {
+			if policy == dpsdata.ReprovisionNever {
 				require.NoError(t, err)
 				return
 			}

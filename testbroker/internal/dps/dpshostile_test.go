@@ -32,7 +32,7 @@ func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
 		var calls atomic.Int64
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Allocation: dpsdata.Custom,
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Allocation: dpsdata.AllocationCustom,
 			Allocate: func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
 				if calls.Add(1) == 1 {
 					runtime.Goexit()
@@ -86,10 +86,10 @@ func TestABackEndKeepsTheAllocation(t *testing.T) {
 		}
 		p := dpsBackEnd(t, d)
 		for id, e := range map[string]dpsdata.Enrollment{
-			"turns":  {ID: "turns", Allocation: dpsdata.RoundRobin},
+			"turns":  {ID: "turns", Allocation: dpsdata.AllocationRoundRobin},
 			"hashed": {ID: "hashed"},
-			"fixed":  {ID: "fixed", Allocation: dpsdata.Fixed},
-			"custom": {ID: "custom", Allocation: dpsdata.Custom, Allocate: allocate},
+			"fixed":  {ID: "fixed", Allocation: dpsdata.AllocationFixed},
+			"custom": {ID: "custom", Allocation: dpsdata.AllocationCustom, Allocate: allocate},
 		} {
 			enroll(t, d, e)
 			_, got := ask(p, 200, "GET", "/enrollments/"+id, "")

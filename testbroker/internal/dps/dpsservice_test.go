@@ -56,7 +56,8 @@ func TestEnrollmentsOfABackEnd(t *testing.T) {
 		require.Equal(t, keys["primaryKey"], e.PrimaryKey)
 		require.Equal(t, dpsdata.Enrollment{
 			ID: "reg-1", PrimaryKey: e.PrimaryKey, SecondaryKey: e.SecondaryKey, DeviceID: "device-1",
-			Hubs: []string{"hub-a.example.test"}, Allocation: dpsdata.Fixed, Reprovision: dpsdata.Reset, Tags: `{"a":1}`,
+			Hubs: []string{"hub-a.example.test"}, Allocation: dpsdata.AllocationFixed,
+			Reprovision: dpsdata.ReprovisionReset, Tags: `{"a":1}`,
 			Desired: `{"b":2}`,
 		}, e)
 		ask(p, 409, "PUT", "/enrollments/reg-1", body)
@@ -308,7 +309,7 @@ func TestErrorsOfEnrollNameTheField(t *testing.T) {
 		"Hubs[1]: ":         {ID: "a", Hubs: []string{"hub-a.example.test", ""}},
 		"Allocation: ":      {ID: "a", Allocation: 9},
 		"Reprovision: ":     {ID: "a", Reprovision: 9},
-		"Allocate: it is":   {ID: "a", Allocation: dpsdata.Custom},
+		"Allocate: it is":   {ID: "a", Allocation: dpsdata.AllocationCustom},
 		"Allocate: nothing": {ID: "a", Allocate: allocate},
 		"Tags: ":            {ID: "a", Tags: "[]"},
 		"Desired: ":         {ID: "a", Desired: "{"},

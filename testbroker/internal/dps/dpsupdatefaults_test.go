@@ -65,7 +65,7 @@ func TestFaultsOfProvisioningHappenToUpdates(t *testing.T) {
 		_, err := c("reportUpdateStatus", report("wf-1", success, ""))
 		require.Error(t, err)
 		dev := u.Device("reg-1")
-		require.Equal(t, updatedata.Succeeded, dev.Last().Outcome(), "the report is stored")
+		require.Equal(t, updatedata.OutcomeSucceeded, dev.Last().Outcome(), "the report is stored")
 	})
 }
 

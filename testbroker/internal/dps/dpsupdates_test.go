@@ -176,13 +176,13 @@ func TestAnUpdateFromTheOfferToTheLastReport(t *testing.T) {
 		require.Equal(t, 4, dev.Checks)
 		require.Equal(t, "1.0", dev.Installed.Version)
 		w := dev.Last()
-		require.Equal(t, updatedata.Succeeded, w.Outcome())
+		require.Equal(t, updatedata.OutcomeSucceeded, w.Outcome())
 		require.Equal(t, 3, w.Offers)
 		require.Equal(t, 2, w.Repeated)
 		require.Len(t, w.Reports, 2)
 		require.EqualValues(t, 700, w.Reports[1].Steps[0].Code)
 		log := d.Requests()
-		require.Equal(t, dpsdata.ReportUpdate, log[len(log)-2].Operation)
+		require.Equal(t, dpsdata.OperationReportUpdate, log[len(log)-2].Operation)
 	})
 }
 

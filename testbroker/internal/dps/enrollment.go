@@ -112,13 +112,13 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 		}
 	}
 	switch {
-	case e.Allocation > dpsdata.Custom:
+	case e.Allocation > dpsdata.AllocationCustom:
 		return bad("Allocation", "unknown "+e.Allocation.String(), "give Hashed, Fixed, RoundRobin or Custom")
-	case e.Reprovision > dpsdata.Never:
+	case e.Reprovision > dpsdata.ReprovisionNever:
 		return bad("Reprovision", "unknown "+e.Reprovision.String(), "give Migrate, Reset or Never")
-	case e.Allocation == dpsdata.Custom && e.Allocate == nil:
+	case e.Allocation == dpsdata.AllocationCustom && e.Allocate == nil:
 		return bad("Allocate", "it is missing", "give the function that the custom allocation calls")
-	case e.Allocation != dpsdata.Custom && e.Allocate != nil:
+	case e.Allocation != dpsdata.AllocationCustom && e.Allocate != nil:
 		return bad("Allocate", "nothing calls it with the allocation "+e.Allocation.String(), "set Allocation to Custom")
 	}
 	for _, name := range []struct {
@@ -267,10 +267,11 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string, v Version) error {
 		e.DeviceTypeRefs = entry.data.DeviceTypeRefs
 	}
 	switch {
-	case e.Allocation == dpsdata.Custom:
+	case e.Allocation == dpsdata.AllocationCustom:
 		e.Allocate = entry.data.Allocate
-	case e.Allocation == dpsdata.Hashed && entry.data.Allocation == dpsdata.RoundRobin: // which back ends see as hashed
-		e.Allocation = dpsdata.RoundRobin
+	case e.Allocation == dpsdata.AllocationHashed && entry.data.Allocation == dpsdata.AllocationRoundRobin:
+		// which back ends see as hashed
+		e.Allocation = dpsdata.AllocationRoundRobin
 	}
 	if err := checkEnrollment(e); err != nil {
 		return err

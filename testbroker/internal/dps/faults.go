@@ -25,9 +25,10 @@ type Delivery struct {
 
 // routes maps operations to the kinds of requests that faults select.
 var routes = map[dpsdata.Operation]fault.RouteKind{
-	dpsdata.Register: fault.RouteRegister, dpsdata.Poll: fault.RouteOperation, dpsdata.Lookup: fault.RouteOperation,
-	dpsdata.CheckOnboarding: fault.RouteUpdateCheck, dpsdata.CheckUpdate: fault.RouteUpdateCheck,
-	dpsdata.ReportUpdate: fault.RouteUpdateReport,
+	dpsdata.OperationRegister: fault.RouteRegister, dpsdata.OperationPoll: fault.RouteOperation,
+	dpsdata.OperationLookup:          fault.RouteOperation,
+	dpsdata.OperationCheckOnboarding: fault.RouteUpdateCheck, dpsdata.OperationCheckUpdate: fault.RouteUpdateCheck,
+	dpsdata.OperationReportUpdate: fault.RouteUpdateReport,
 }
 
 // A call is a request while it is served.
@@ -85,11 +86,11 @@ func (s *Service) Serve(c *Client, conn *hub.Conn, op dpsdata.Operation, operati
 
 func (k *call) execute(operation string, body []byte) Answer {
 	switch k.op {
-	case dpsdata.Register:
+	case dpsdata.OperationRegister:
 		return k.register(body)
-	case dpsdata.Poll:
+	case dpsdata.OperationPoll:
 		return k.poll(operation)
-	case dpsdata.Lookup:
+	case dpsdata.OperationLookup:
 		return k.lookup(body)
 	default:
 		return k.update(body)

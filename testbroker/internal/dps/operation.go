@@ -59,9 +59,9 @@ type Answer struct {
 // Refuse returns the answer to a refused request, and adds the request to the log. It is for
 // requests that a front refuses.
 func (s *Service) Refuse(c *Client, conn *hub.Conn, r dpsdata.Request, bad *Error) Answer {
-	if r.Operation >= dpsdata.CheckOnboarding {
+	if r.Operation >= dpsdata.OperationCheckOnboarding {
 		if _, wrong := FindVersion(c.APIVersion); wrong != nil {
-			bad = refusedUpdate(updatedata.UnsupportedVersion, "%s", wrong.Text)
+			bad = refusedUpdate(updatedata.CodeUnsupportedVersion, "%s", wrong.Text)
 		}
 	}
 	return (&call{s, c, conn, r.Operation}).refuse(r, bad)
@@ -91,7 +91,7 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 		Kind: event.RegistrationAnswered, Connection: c.Connection, DeviceID: c.ID, Status: a.Status,
 		Detail: r.Operation.String(), Protocol: c.Protocol,
 	}
-	if r.Operation >= dpsdata.CheckOnboarding {
+	if r.Operation >= dpsdata.OperationCheckOnboarding {
 		e.Kind, e.Name = event.UpdateAnswered, a.about
 	}
 	switch {
@@ -111,8 +111,8 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 // register starts a registration. The client may lack valid credentials.
 func (k *call) register(body []byte) Answer {
 	s, c := k.s, k.c
-	r := dpsdata.Request{Operation: dpsdata.Register, Body: slices.Clone(body)}
-	if s.Unproven(c, dpsdata.Register) {
+	r := dpsdata.Request{Operation: dpsdata.OperationRegister, Body: slices.Clone(body)}
+	if s.Unproven(c, dpsdata.OperationRegister) {
 		return k.challenge(r)
 	}
 	m, bad := s.match(c)
@@ -185,7 +185,7 @@ func (s *Service) newOperation(rec *record, c *Client, state stateDocument) *ope
 // poll returns the state of an operation.
 func (k *call) poll(id string) Answer {
 	s, c := k.s, k.c
-	r := dpsdata.Request{Operation: dpsdata.Poll, OperationID: id}
+	r := dpsdata.Request{Operation: dpsdata.OperationPoll, OperationID: id}
 	if _, bad := s.match(c); bad != nil {
 		return k.refuse(r, bad)
 	}
@@ -238,7 +238,7 @@ func (k *call) present(o *operation, through bool) Answer {
 // lookup returns the state of the last registration. The service issues no certificates here.
 func (k *call) lookup(body []byte) Answer {
 	s, c := k.s, k.c
-	r := dpsdata.Request{Operation: dpsdata.Lookup, Body: slices.Clone(body)}
+	r := dpsdata.Request{Operation: dpsdata.OperationLookup, Body: slices.Clone(body)}
 	if _, bad := s.match(c); bad != nil {
 		return k.refuse(r, bad)
 	}

@@ -43,7 +43,7 @@ func (t *TPM) wrap(e dpsdata.Enrollment) ([]byte, *Error) {
 // Unproven reports whether the request is the first of a device that may have a TPM: it registers
 // without credentials, and no other kind of attestation is enrolled for it.
 func (s *Service) Unproven(c *Client, op dpsdata.Operation) bool {
-	if op != dpsdata.Register || c.Token != nil || len(c.Chain) > 0 {
+	if op != dpsdata.OperationRegister || c.Token != nil || len(c.Chain) > 0 {
 		return false
 	}
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *Service) Challenge(c *Client, conn *hub.Conn) ([]byte, *Error) {
 	if bad != nil {
 		return nil, bad
 	}
-	if f := (&call{s, c, conn, dpsdata.Register}).take(fault.WrongChallenge); f != nil {
+	if f := (&call{s, c, conn, dpsdata.OperationRegister}).take(fault.WrongChallenge); f != nil {
 		key = wrongKey(f)
 	}
 	return key, nil

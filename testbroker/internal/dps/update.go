@@ -15,9 +15,12 @@ import (
 // UpdateOperations are the requests about updates, by their names in paths and topics. Devices send
 // either name over either protocol, in any letter case.
 var UpdateOperations = map[string]dpsdata.Operation{
-	"requestonboardingupdates": dpsdata.CheckOnboarding, "iotdps-get-onboarding-deviceupdate": dpsdata.CheckOnboarding,
-	"requestsoftwareupdates": dpsdata.CheckUpdate, "iotdps-get-deviceupdate": dpsdata.CheckUpdate,
-	"reportupdatestatus": dpsdata.ReportUpdate, "iotdps-report-deviceupdatestatus": dpsdata.ReportUpdate,
+	"requestonboardingupdates":           dpsdata.OperationCheckOnboarding,
+	"iotdps-get-onboarding-deviceupdate": dpsdata.OperationCheckOnboarding,
+	"requestsoftwareupdates":             dpsdata.OperationCheckUpdate,
+	"iotdps-get-deviceupdate":            dpsdata.OperationCheckUpdate,
+	"reportupdatestatus":                 dpsdata.OperationReportUpdate,
+	"iotdps-report-deviceupdatestatus":   dpsdata.OperationReportUpdate,
 }
 
 // FindUpdateOperation returns the operation of a name.
@@ -58,10 +61,10 @@ func (k *call) update(body []byte) Answer {
 	case m.data.Disabled:
 		bad = Errorf(codeDisabled, "enrollment %q is disabled", m.data.ID)
 	case c.APIVersion != updatesVersion:
-		bad = refusedUpdate(updatedata.UnsupportedVersion, "api-version %s has no updates; give %s", c.APIVersion,
+		bad = refusedUpdate(updatedata.CodeUnsupportedVersion, "api-version %s has no updates; give %s", c.APIVersion,
 			updatesVersion)
 	case s.Updates() == nil:
-		bad = refusedUpdate(updatedata.NotLinked, "no update service is linked")
+		bad = refusedUpdate(updatedata.CodeNotLinked, "no update service is linked")
 	default:
 		if f := k.take(fault.RefuseUpdate); f != nil {
 			bad = declaredRefusal(f)
@@ -77,12 +80,12 @@ func (k *call) serveUpdate(r dpsdata.Request) Answer {
 	s := k.s
 	a := Answer{Status: 200}
 	var bad *updates.Error
-	if k.op == dpsdata.ReportUpdate {
+	if k.op == dpsdata.OperationReportUpdate {
 		var report updatedata.Report
 		a.Body, report, bad = s.Updates().Report(k.c.ID, r.Body)
 		a.about = string(report.Result.Outcome)
 	} else {
-		a.Body, a.about, bad = s.Updates().Check(k.c.ID, k.op == dpsdata.CheckOnboarding, r.Body, k.take)
+		a.Body, a.about, bad = s.Updates().Check(k.c.ID, k.op == dpsdata.OperationCheckOnboarding, r.Body, k.take)
 	}
 	if bad != nil {
 		return k.refuse(r, &Error{Code: bad.Number, Text: bad.Text, Update: bad.Code, Target: bad.Target})

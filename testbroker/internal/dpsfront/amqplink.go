@@ -178,8 +178,8 @@ func (a *conn) Message(l *amqp.Link, d amqp.Delivery) error {
 
 // operations maps the types of requests to operations.
 var operations = map[string]dpsdata.Operation{
-	"iotdps-register": dpsdata.Register, "iotdps-get-operationstatus": dpsdata.Poll,
-	"iotdps-get-registration": dpsdata.Lookup,
+	"iotdps-register": dpsdata.OperationRegister, "iotdps-get-operationstatus": dpsdata.OperationPoll,
+	"iotdps-get-registration": dpsdata.OperationLookup,
 }
 
 // settle accepts a request, or rejects it if there is an error. A request that was sent settled

@@ -112,18 +112,18 @@ func (d *enrollment) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, 
 	switch d.AllocationPolicy {
 	case "", "hashed":
 	case "static", "geoLatency": // all hubs are equally near
-		e.Allocation = dpsdata.Fixed
+		e.Allocation = dpsdata.AllocationFixed
 	case "custom": // for an enrollment that has a function
-		e.Allocation = dpsdata.Custom
+		e.Allocation = dpsdata.AllocationCustom
 	default:
 		return e, fmt.Errorf("allocationPolicy %q is unknown; give hashed, static or geoLatency", d.AllocationPolicy)
 	}
 	if p := d.ReprovisionPolicy; p != nil {
 		switch {
 		case !p.UpdateHubAssignment:
-			e.Reprovision = dpsdata.Never
+			e.Reprovision = dpsdata.ReprovisionNever
 		case !p.MigrateDeviceData:
-			e.Reprovision = dpsdata.Reset
+			e.Reprovision = dpsdata.ReprovisionReset
 		}
 	}
 	if t := d.InitialTwin; t != nil {
@@ -213,8 +213,9 @@ func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) enrollment {
 	d := enrollment{
 		DeviceID: e.DeviceID, Attestation: &attestation{Type: "symmetricKey"}, IotHubs: e.Hubs,
 		ProvisioningStatus: "enabled", AllocationPolicy: "hashed", ETag: e.ETag,
-		ReprovisionPolicy: &reprovision{e.Reprovision != dpsdata.Never, e.Reprovision == dpsdata.Migrate},
-		Created:           document.TimeText(e.Created), Updated: document.TimeText(e.Updated),
+		ReprovisionPolicy: &reprovision{e.Reprovision != dpsdata.ReprovisionNever,
+			e.Reprovision == dpsdata.ReprovisionMigrate},
+		Created: document.TimeText(e.Created), Updated: document.TimeText(e.Updated),
 	}
 	if e.Group {
 		d.EnrollmentGroupID = e.ID
@@ -236,11 +237,11 @@ func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) enrollment {
 		d.ProvisioningStatus = "disabled"
 	}
 	switch e.Allocation {
-	case dpsdata.Fixed:
+	case dpsdata.AllocationFixed:
 		d.AllocationPolicy = "static"
-	case dpsdata.Custom:
+	case dpsdata.AllocationCustom:
 		d.AllocationPolicy = "custom"
-	case dpsdata.Hashed, dpsdata.RoundRobin: // the service has no such policy
+	case dpsdata.AllocationHashed, dpsdata.AllocationRoundRobin: // the service has no such policy
 	}
 	if e.Tags != "" || e.Desired != "" {
 		d.InitialTwin = &initialTwin{Tags: json.RawMessage(e.Tags)}

@@ -16,15 +16,15 @@ import (
 func deviceRoutes(s *dps.Service) []web.Route {
 	all := []web.Route{
 		{Kind: fault.RouteRegister, Method: http.MethodPut, Path: "{scope}/registrations/{device}/register",
-			Do: serve(s, dpsdata.Register)},
+			Do: serve(s, dpsdata.OperationRegister)},
 		{Kind: fault.RouteOperation, Method: http.MethodGet,
-			Path: "{scope}/registrations/{device}/operations/{operation}", Do: serve(s, dpsdata.Poll)},
+			Path: "{scope}/registrations/{device}/operations/{operation}", Do: serve(s, dpsdata.OperationPoll)},
 		{Kind: fault.RouteOperation, Method: http.MethodPost, Path: "{scope}/registrations/{device}",
-			Do: serve(s, dpsdata.Lookup)},
+			Do: serve(s, dpsdata.OperationLookup)},
 	}
 	for name, op := range dps.UpdateOperations {
 		kind := fault.RouteUpdateCheck
-		if op == dpsdata.ReportUpdate {
+		if op == dpsdata.OperationReportUpdate {
 			kind = fault.RouteUpdateReport
 		}
 		all = append(all, web.Route{Kind: kind, Method: http.MethodPost,

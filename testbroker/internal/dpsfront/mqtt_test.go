@@ -25,7 +25,7 @@ func FuzzParseTopic(f *testing.F) {
 			return
 		}
 		if rid == "" || len(rid) > hub.MaxRequestID || strings.ContainsAny(rid, "&#+") ||
-			!strings.Contains(s, "$rid="+rid) || (op == dpsdata.Poll) != strings.HasPrefix(s, pollTopic) {
+			!strings.Contains(s, "$rid="+rid) || (op == dpsdata.OperationPoll) != strings.HasPrefix(s, pollTopic) {
 			t.Fatalf("%q read as %v %q %q", s, op, rid, operation)
 		}
 	})

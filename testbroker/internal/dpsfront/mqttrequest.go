@@ -72,9 +72,9 @@ func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err e
 	updateOp, isUpdate := dps.FindUpdateOperation(segment)
 	switch {
 	case topic == registerTopic:
-		op = dpsdata.Register
+		op = dpsdata.OperationRegister
 	case topic == pollTopic:
-		op = dpsdata.Poll
+		op = dpsdata.OperationPoll
 	case update != topic && slash && isUpdate:
 		op = updateOp
 	default:

@@ -124,7 +124,7 @@ func authorize(q *web.Request) error {
 	if err != nil || !strings.EqualFold(resource, q.Hub.Host) {
 		return fmt.Errorf("sr is %q; sign for the host name of the service, %s", t.Resource, q.Hub.Host)
 	}
-	return q.Hub.AuthorizePolicy(t, hubdata.RegistryWrite)
+	return q.Hub.AuthorizePolicy(t, hubdata.RightRegistryWrite)
 }
 
 // find returns an enrollment of the kind of the path.

@@ -39,12 +39,12 @@ func getC2D(q *web.Request) web.Answer {
 // needs no value.
 func completeC2D(q *web.Request) web.Answer {
 	if q.Query.Has("reject") {
-		return settle(q, hubdata.Rejected)
+		return settle(q, hubdata.C2DRejected)
 	}
-	return settle(q, hubdata.Completed)
+	return settle(q, hubdata.C2DCompleted)
 }
 
-func abandonC2D(q *web.Request) web.Answer { return settle(q, hubdata.Enqueued) }
+func abandonC2D(q *web.Request) web.Answer { return settle(q, hubdata.C2DEnqueued) }
 
 // settle applies a client's outcome to the C2D message that it has locked. If-Match may repeat the
 // token of the path.

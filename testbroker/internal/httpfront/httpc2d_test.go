@@ -41,7 +41,7 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 		}
 		require.Contains(t, r.Header, "Iothub-App-Empty")
 		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode, "it is locked")
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DInvisible))
 
 		// Wrong tokens.
 		p.Do("DELETE", hubtest.Inbound+"/"+strings.Repeat("0", 36)+hubtest.Version, "").Refused(t, 412002)
@@ -63,7 +63,7 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 		p.Do("DELETE", hubtest.Inbound+"/"+second+hubtest.Version, "").Refused(t, 412002)
 		_, third := hubtest.PullC2D(p)
 		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+third+hubtest.Version, "", "If-Match", third).StatusCode)
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, 1))
 		p.Do("DELETE", hubtest.Inbound+"/"+third+hubtest.Version, "").Refused(t, 412002)
 
 		// Rejected, with the parameter on either side of the version.
@@ -73,7 +73,7 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 			_, lock = hubtest.PullC2D(p)
 			require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+query, "", "If-Match", "*").StatusCode)
 		}
-		require.Equal(t, 3, h.CountC2D("dev-1", hubdata.Rejected))
+		require.Equal(t, 3, h.CountC2D("dev-1", hubdata.C2DRejected))
 		log := h.C2DLog("dev-1")
 		require.Equal(t, third, log[0].LockToken)
 		require.Equal(t, 3, log[0].Deliveries)
@@ -91,12 +91,12 @@ func TestAbandonedTooOften(t *testing.T) {
 			_, lock := hubtest.PullC2D(p)
 			require.Equal(t, 204, p.Do("POST", hubtest.Inbound+"/"+lock+"/abandon"+hubtest.Version, "").StatusCode)
 		}
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.DeadLettered))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DDeadLettered))
 		r, _ := hubtest.PullC2D(p)
 		require.Equal(t, "2", r.Header.Get("iothub-sequencenumber"))
 		time.Sleep(time.Hour)
 		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Expired))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DExpired))
 	})
 }
 
@@ -114,10 +114,10 @@ func TestC2DMessagesLockedOverHTTPAreNotPushed(t *testing.T) {
 		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
 		w.Conn.Close()
 		synctest.Wait()
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible), "the one that was pulled")
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DInvisible), "the one that was pulled")
 		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "").StatusCode)
 		_, lock = hubtest.PullC2D(p)
 		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "").StatusCode)
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
 	})
 }

@@ -484,7 +484,7 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 // A device's faults do not affect a back end's requests about it, unless the fault names them.
 func TestFaultsSpareBackEnds(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		ask := func() int { return p.Do("GET", "/devices/dev-1"+hubtest.Version, "").StatusCode }
 		for _, k := range fault.Kinds() {
 			switch k {

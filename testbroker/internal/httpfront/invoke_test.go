@@ -236,7 +236,7 @@ func TestTheTimeoutsOfACallAtAGateway(t *testing.T) {
 // The same holds for back ends.
 func TestACallOfABackEndMayTakeLong(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		began := time.Now()
 		p.Post("/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a","connectTimeoutInSeconds":300}`).Refused(t, 404103)
 		require.Equal(t, 300*time.Second, time.Since(began))
@@ -349,7 +349,7 @@ func TestFaultsOfTheCalleeReachTheCaller(t *testing.T) {
 func TestBackEndsCallMethodsPastAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInvoker(t)
-		owner, err := i.h.AddPolicy("owner", hubdata.AllRights)
+		owner, err := i.h.AddPolicy("owner", hubdata.RightAll)
 		require.NoError(t, err)
 		w := hubtest.Login(t, i.h, i.mod)
 		w.Subscribe(1, hubtest.MethodTopics)

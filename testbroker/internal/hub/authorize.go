@@ -99,7 +99,7 @@ func (h *Hub) authorizeLocked(host string, id identity.Identity, t identity.Toke
 	}
 	keys := entry.Keys
 	if t.Policy != "" {
-		if keys, err = h.policyKeysLocked(t, hubdata.DeviceConnect); err != nil {
+		if keys, err = h.policyKeysLocked(t, hubdata.RightDeviceConnect); err != nil {
 			return err
 		}
 	} else if entry.X509 {

@@ -145,7 +145,7 @@ func (h *Hub) WaitingC2D(id identity.Identity) int {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.counts[hubdata.Enqueued] + q.counts[hubdata.Invisible]
+	return q.counts[hubdata.C2DEnqueued] + q.counts[hubdata.C2DInvisible]
 }
 
 // queueEvents are the kinds of the events of each box.

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxTopic  = 1<<16 - 1
-	c2dStates = hubdata.Rejected + 1
+	c2dStates = hubdata.C2DRejected + 1
 )
 
 // ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
@@ -24,14 +24,14 @@ var ErrQueueFull = errors.New("testbroker: the device's queue of C2D messages is
 var ErrTooLarge = errors.New("message too large")
 
 // feedbackCodes are the feedback status codes of the final states.
-var feedbackCodes = [c2dStates]string{hubdata.Completed: "Success", hubdata.Expired: "Expired",
-	hubdata.DeadLettered: "DeliveryCountExceeded",
-	hubdata.Purged:       "Purged", hubdata.Rejected: "Rejected"}
+var feedbackCodes = [c2dStates]string{hubdata.C2DCompleted: "Success", hubdata.C2DExpired: "Expired",
+	hubdata.C2DDeadLettered: "DeliveryCountExceeded",
+	hubdata.C2DPurged:       "Purged", hubdata.C2DRejected: "Rejected"}
 
 // feedbackOf returns the status code that the sender receives for a final state; empty if none.
 func feedbackOf(m hubdata.C2D, end hubdata.C2DState) string {
-	if m.Ack == "full" || m.Ack == "positive" && end == hubdata.Completed || m.Ack == "negative" &&
-		end != hubdata.Completed {
+	if m.Ack == "full" || m.Ack == "positive" && end == hubdata.C2DCompleted || m.Ack == "negative" &&
+		end != hubdata.C2DCompleted {
 		return feedbackCodes[end]
 	}
 	return ""

@@ -35,14 +35,14 @@ func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 		require.Equal(t, hubtest.Packet{QoS: 1, Topic: topic, ID: 1, Body: "hello"}, hubtest.ReadPublish(w))
 
 		want := hubdata.C2DRecord{
-			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: hubdata.Invisible, Deliveries: 1, Connection: 1,
+			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: hubdata.C2DInvisible, Deliveries: 1, Connection: 1,
 			PacketID: 1, Enqueued: start,
 		}
 		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog("dev-1"))
 		time.Sleep(time.Second)
 		hubtest.Ack(w, 1)
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
-		want.State, want.Ended, want.Feedback = hubdata.Completed, start.Add(time.Second), "Success"
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DCompleted, 1))
+		want.State, want.Ended, want.Feedback = hubdata.C2DCompleted, start.Add(time.Second), "Success"
 		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog(""))
 		hubtest.Quiet(w)
 	})
@@ -93,10 +93,10 @@ func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull,
 			"what is not acknowledged still counts")
 		hubtest.Ack(w, hubtest.ReadPublish(w).ID)
-		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, 1))
 		hubtest.Enqueue(t, h, "x")
 		require.Equal(t, 50, h.PurgeC2D("dev-1"))
-		require.Equal(t, 50, h.CountC2D("", hubdata.Purged))
+		require.Equal(t, 50, h.CountC2D("", hubdata.C2DPurged))
 	})
 }
 
@@ -129,7 +129,7 @@ func TestC2DMessagesWithQoS0(t *testing.T) {
 					Body: "x"},
 				hubtest.ReadPublish(w))
 		}
-		require.Equal(t, 50, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 50, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		hubtest.Quiet(w)
 	})
 }
@@ -170,7 +170,7 @@ func TestC2DMessagesToModules(t *testing.T) {
 					"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.Topic)
 			hubtest.Quiet(device)
 			hubtest.Ack(module, c.ID)
-			require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.Completed, 1))
+			require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.C2DCompleted, 1))
 			require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
 		})
 	}
@@ -200,7 +200,7 @@ func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
 		require.True(t, c.DUP)
 		require.Equal(t, uint16(1), c.ID, "the packet id stays")
 		hubtest.Ack(w, 1)
-		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, 2))
 		require.Equal(t, []string{"completed 2", "completed 1"}, hubtest.States(h))
 	})
 }
@@ -254,7 +254,7 @@ func TestC2DMessageIsDeadLettered(t *testing.T) {
 			require.Equal(t, time.Duration(n)*time.Minute, time.Since(start))
 			w.Ping()
 		}
-		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.DeadLettered, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DDeadLettered, 1))
 		require.Equal(t, 10*time.Minute, time.Since(start))
 		require.Equal(t, []string{"dead-lettered 10"}, hubtest.States(h))
 		require.Equal(t, "DeliveryCountExceeded", h.C2DLog("")[0].Feedback)
@@ -271,9 +271,9 @@ func TestC2DMessageExpires(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(-time.Second)}))
 		require.Equal(t, []string{"enqueued 0", "enqueued 0", "expired 0"}, hubtest.States(h))
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DExpired, 2))
 		require.Equal(t, 10*time.Minute, time.Since(start), "without a connection")
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 3))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.C2DExpired, 3))
 		require.Equal(t, 20*time.Minute, time.Since(start))
 		require.Equal(t, "Expired", h.C2DLog("")[1].Feedback)
 
@@ -286,7 +286,7 @@ func TestC2DMessageExpires(t *testing.T) {
 		time.Sleep(45 * time.Second)
 		require.Equal(t, "invisible 2", hubtest.States(h)[3], "a lock outlives the expiry")
 		w.Ping()
-		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Expired, 4))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DExpired, 4))
 		hubtest.Quiet(w)
 	})
 }
@@ -442,12 +442,12 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
 	}
 	require.Less(t, time.Since(start), hubtest.WaitLimit/2, "nobody waits for it")
-	require.Equal(t, 16, h.CountC2D("", hubdata.Invisible))
+	require.Equal(t, 16, h.CountC2D("", hubdata.C2DInvisible))
 	for range 2 { // the system has buffers too
 		h.SendRaw("dev-1", make([]byte, 8<<20))
 	}
 	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
-	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Enqueued, 50))
+	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DEnqueued, 50))
 	require.NoError(t, h.Close())
 	require.ErrorIs(t, end.Err, testbroker.ErrSlowReader)
 	_, err := io.Copy(io.Discard, w.Conn)

@@ -74,13 +74,13 @@ func (q *Queue) add(m hubdata.C2D, input, topic string) error {
 	}
 	e := &QueuedC2D{C2DRecord: hubdata.C2DRecord{
 		DeviceID: q.id.Device, ModuleID: q.id.Module, Input: input, Sequence: q.log.Total() + 1, C2D: m, Topic: topic,
-		State:    hubdata.Enqueued,
+		State:    hubdata.C2DEnqueued,
 		Enqueued: now,
 	}, Expires: expires, generation: generation}
 	q.log.Add(e)
 	q.Hub.Records.Touch(tableQueues, queueName{q.id, q.box}.key())
 	q.waiting = append(q.waiting, e)
-	q.counts[hubdata.Enqueued]++
+	q.counts[hubdata.C2DEnqueued]++
 	q.noteLocked(e)
 	if !q.followsLocked(e) {
 		q.dispatchLocked()
@@ -95,7 +95,7 @@ func (q *Queue) followsLocked(e *QueuedC2D) bool {
 		return false
 	}
 	before := q.waiting[len(q.waiting)-2]
-	return before.State == hubdata.Enqueued && !before.C2D.Expiry.After(e.C2D.Expiry)
+	return before.State == hubdata.C2DEnqueued && !before.C2D.Expiry.After(e.C2D.Expiry)
 }
 
 // noteLocked marks a C2D message as changed and queues an event with its state. report delivers it.
@@ -119,7 +119,7 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.counts[e.State]--
 	q.counts[s]++
 	e.State = s
-	if s != hubdata.Enqueued && s != hubdata.Invisible {
+	if s != hubdata.C2DEnqueued && s != hubdata.C2DInvisible {
 		e.Ended = q.Hub.Now()
 		if e.Feedback = feedbackOf(e.C2D, s); e.Feedback != "" && q.box == Commands && !q.stopped {
 			q.Hub.feedback(e) // before the message leaves the store: a kill between them loses neither
@@ -134,10 +134,10 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 // a message that the device never acknowledges before it expires.
 func (q *Queue) releaseLocked(e *QueuedC2D) {
 	if e.Deliveries >= q.Limits.MaxDeliveries {
-		q.becomeLocked(e, hubdata.DeadLettered)
+		q.becomeLocked(e, hubdata.C2DDeadLettered)
 		return
 	}
-	q.becomeLocked(e, hubdata.Enqueued)
+	q.becomeLocked(e, hubdata.C2DEnqueued)
 }
 
 // takeLocked makes to the receiver. Messages that the previous receiver has not acknowledged are
@@ -178,7 +178,7 @@ func (q *Queue) leaveLocked(of func(Receiver) bool) {
 // unlockLocked ends the locks of the receiver.
 func (q *Queue) unlockLocked() {
 	for _, e := range q.waiting {
-		if e.State == hubdata.Invisible && !e.pulled {
+		if e.State == hubdata.C2DInvisible && !e.pulled {
 			q.releaseLocked(e)
 		}
 	}
@@ -193,13 +193,13 @@ func (q *Queue) dispatchLocked() {
 	now, clock := time.Now(), q.Hub.Now()
 	unacked := 0
 	for _, e := range q.waiting {
-		if e.State == hubdata.Invisible && !e.locked.After(now) {
+		if e.State == hubdata.C2DInvisible && !e.locked.After(now) {
 			q.releaseLocked(e)
 		}
-		if e.State == hubdata.Enqueued && !e.C2D.Expiry.After(clock) {
-			q.becomeLocked(e, hubdata.Expired)
+		if e.State == hubdata.C2DEnqueued && !e.C2D.Expiry.After(clock) {
+			q.becomeLocked(e, hubdata.C2DExpired)
 		}
-		if e.State == hubdata.Invisible && !e.pulled {
+		if e.State == hubdata.C2DInvisible && !e.pulled {
 			unacked++
 		}
 	}
@@ -207,18 +207,18 @@ func (q *Queue) dispatchLocked() {
 	takes := q.to != nil && !q.paused && !q.cutOff()
 	for _, e := range q.waiting {
 		switch {
-		case e.State != hubdata.Enqueued || !takes:
+		case e.State != hubdata.C2DEnqueued || !takes:
 		case !q.deliverLocked(e, unacked):
 			// A receiver that is ready again meanwhile must not get later messages first.
 			takes = q.to.Skips(e)
-		case e.State == hubdata.Invisible:
+		case e.State == hubdata.C2DInvisible:
 			unacked++
 		}
 		var wait time.Duration
 		switch e.State {
-		case hubdata.Enqueued:
+		case hubdata.C2DEnqueued:
 			wait = e.C2D.Expiry.Sub(clock)
-		case hubdata.Invisible:
+		case hubdata.C2DInvisible:
 			wait = e.locked.Sub(now)
 		default:
 			continue
@@ -228,7 +228,7 @@ func (q *Queue) dispatchLocked() {
 		}
 	}
 	q.waiting = slices.DeleteFunc(q.waiting,
-		func(e *QueuedC2D) bool { return e.State != hubdata.Enqueued && e.State != hubdata.Invisible })
+		func(e *QueuedC2D) bool { return e.State != hubdata.C2DEnqueued && e.State != hubdata.C2DInvisible })
 	switch {
 	case next == 0:
 		if q.timer != nil {
@@ -273,10 +273,10 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 	e.Deliveries++
 	e.Connection = q.to.Client().Number
 	if settled {
-		q.becomeLocked(e, hubdata.Completed)
+		q.becomeLocked(e, hubdata.C2DCompleted)
 		return true
 	}
-	q.becomeLocked(e, hubdata.Invisible)
+	q.becomeLocked(e, hubdata.C2DInvisible)
 	e.locked = time.Now().Add(q.Limits.Lock)
 	return true
 }
@@ -286,7 +286,7 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 func (q *Queue) NextIDLocked(free func(id uint16) bool) uint16 {
 	var used [1 << 10]uint64 // a bit for each id
 	for _, e := range q.waiting {
-		if e.State == hubdata.Enqueued || e.State == hubdata.Invisible {
+		if e.State == hubdata.C2DEnqueued || e.State == hubdata.C2DInvisible {
 			used[e.PacketID>>6] |= 1 << (e.PacketID & 63)
 		}
 	}
@@ -319,7 +319,7 @@ func (q *Queue) Purge() int {
 	defer q.mu.Unlock()
 	n := len(q.waiting)
 	for _, e := range q.waiting {
-		q.becomeLocked(e, hubdata.Purged)
+		q.becomeLocked(e, hubdata.C2DPurged)
 	}
 	q.dispatchLocked()
 	return n

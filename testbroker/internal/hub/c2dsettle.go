@@ -22,7 +22,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	if q.cutOff() {
 		return hubdata.C2DRecord{}, false
 	}
-	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool { return e.State == hubdata.Enqueued })
+	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool { return e.State == hubdata.C2DEnqueued })
 	if i < 0 {
 		return hubdata.C2DRecord{}, false
 	}
@@ -31,7 +31,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	e.pulled = true
 	e.Deliveries++
 	e.Connection = c.Number
-	q.becomeLocked(e, hubdata.Invisible)
+	q.becomeLocked(e, hubdata.C2DInvisible)
 	e.locked = time.Now().Add(q.Limits.Lock)
 	q.dispatchLocked()
 	return e.C2DRecord, true
@@ -45,12 +45,12 @@ func (q *Queue) Settle(lock string, to hubdata.C2DState) bool {
 	defer q.mu.Unlock()
 	q.dispatchLocked()
 	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool {
-		return e.State == hubdata.Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
+		return e.State == hubdata.C2DInvisible && e.pulled && strings.EqualFold(e.LockToken, lock)
 	})
 	if i < 0 {
 		return false
 	}
-	if to == hubdata.Enqueued {
+	if to == hubdata.C2DEnqueued {
 		q.releaseLocked(q.waiting[i])
 	} else {
 		q.becomeLocked(q.waiting[i], to)
@@ -69,7 +69,7 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16, to hubdata.C2DState) bool 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.waiting {
-		if e.PacketID == packetID && e.State == hubdata.Invisible && !e.pulled && q.to != nil && q.to.Client() == c {
+		if e.PacketID == packetID && e.State == hubdata.C2DInvisible && !e.pulled && q.to != nil && q.to.Client() == c {
 			q.becomeLocked(e, to)
 			q.dispatchLocked()
 			return true
@@ -84,7 +84,7 @@ func (q *Queue) loses(c *Conn) bool {
 }
 
 // SettleTag applies an outcome over AMQP to the C2D message that was delivered to a receiver with a
-// tag; [hubdata.Enqueued] delivers it again. It returns false when the lock has ended.
+// tag; [hubdata.C2DEnqueued] delivers it again. It returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
 	if q.loses(r.Client()) {
 		return true
@@ -94,10 +94,10 @@ func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.waiting {
-		if e.Tag != tag || e.State != hubdata.Invisible || q.to != r {
+		if e.Tag != tag || e.State != hubdata.C2DInvisible || q.to != r {
 			continue
 		}
-		if to == hubdata.Enqueued {
+		if to == hubdata.C2DEnqueued {
 			q.releaseLocked(e)
 		} else {
 			q.becomeLocked(e, to)

@@ -177,7 +177,7 @@ func TestARegistryUpdateKeepsIssuedCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t, nil)
 		cert := c.get(c.listen(), "r-001", "")
-		p := hubtest.BackEnd(t, c.h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, c.h, hubdata.RightAll)
 		entry := p.Do("GET", "/devices/dev-x"+hubtest.Version, "")
 		p.Do("PUT", "/devices/dev-x"+hubtest.Version, entry.Text, "If-Match", "*").Object(t)
 		_, code := c.connect(cert)
@@ -195,7 +195,7 @@ func TestOtherCredentialsEndIssuedCertificates(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCertified(t, nil)
 				cert := c.get(c.listen(), "r-001", "")
-				p := hubtest.BackEnd(t, c.h, hubdata.AllRights)
+				p := hubtest.BackEnd(t, c.h, hubdata.RightAll)
 				p.Do("PUT", "/devices/dev-x"+hubtest.Version,
 					`{"deviceId":"dev-x","authentication":`+auth+`}`, "If-Match", "*").Object(t)
 				_, code := c.connect(cert)

@@ -12,7 +12,7 @@ import (
 // Event completes e and calls Options.OnEvent. It makes the notices of connections for back ends.
 // The caller holds no lock.
 func (h *Hub) Event(e event.Event, c *Conn) {
-	if h.onEvent == nil && (c == nil || !h.Telemetry.Notifies(hubdata.DeviceConnectionStateEvents)) {
+	if h.onEvent == nil && (c == nil || !h.Telemetry.Notifies(hubdata.EventSourceDeviceConnectionState)) {
 		return
 	}
 	e.Time = h.Now()

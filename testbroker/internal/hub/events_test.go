@@ -110,7 +110,7 @@ func TestEventsOfC2DMessagesAreInOrder(t *testing.T) {
 			if e.Kind != event.C2DChanged {
 				return
 			}
-			h.CountC2D("", hubdata.Completed) // would deadlock if OnEvent were called with a lock held
+			h.CountC2D("", hubdata.C2DCompleted) // would deadlock if OnEvent were called with a lock held
 			mu.Lock()
 			defer mu.Unlock()
 			became[e.Name] = append(became[e.Name], e.Detail)

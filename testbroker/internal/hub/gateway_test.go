@@ -129,7 +129,7 @@ func TestRoutesNameModulesOfTheEdgeDevice(t *testing.T) {
 		_, err = e.AddModule("edge", "mod-1")
 		require.NoError(t, err)
 		sendAcked(hubtest.Login(t, e.Hub, e.source), sourceTopic, "1")
-		require.NoError(t, e.WaitInputs(t.Context(), "edge/mod-1", hubdata.Enqueued, 1))
+		require.NoError(t, e.WaitInputs(t.Context(), "edge/mod-1", hubdata.C2DEnqueued, 1))
 
 		other := newEdge(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{
 			Routes: []string{`FROM /* INTO BrokeredEndpoint("/modules/mod-1/inputs/in")`},
@@ -137,7 +137,7 @@ func TestRoutesNameModulesOfTheEdgeDevice(t *testing.T) {
 		leaf, err := other.AddDevice("leaf")
 		require.NoError(t, err)
 		sendAcked(hubtest.Login(t, other.Hub, leaf), "devices/leaf/messages/events/", "1")
-		require.NoError(t, other.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.Enqueued, 1))
+		require.NoError(t, other.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.C2DEnqueued, 1))
 		require.Equal(t, "leaf", other.InputLog("")[0].C2D.ConnectionDeviceID)
 	})
 }
@@ -402,7 +402,7 @@ func TestResetOfAGateway(t *testing.T) {
 		require.Empty(t, e.InputLog(""))
 		sendAcked(hubtest.Login(t, e.Hub, e.source), sourceTopic+"%24.on=out", "3")
 		require.NoError(t, e.WaitMessages(t.Context(), 1))
-		require.NoError(t, e.WaitInputs(t.Context(), "", hubdata.Enqueued, 1))
+		require.NoError(t, e.WaitInputs(t.Context(), "", hubdata.C2DEnqueued, 1))
 	})
 }
 
@@ -416,13 +416,13 @@ func TestAGatewayStopsAfterSixteenUnacknowledgedMessages(t *testing.T) {
 			toInput(t, e.Hub, "in", fmt.Sprint(i))
 		}
 		synctest.Wait()
-		require.Equal(t, 16, e.CountInputs("", hubdata.Invisible))
+		require.Equal(t, 16, e.CountInputs("", hubdata.C2DInvisible))
 		m, err := l.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.NoError(t, l.AcceptMessage(t.Context(), m))
 		synctest.Wait()
-		require.Equal(t, 16, e.CountInputs("", hubdata.Invisible))
-		require.Equal(t, 3, e.CountInputs("", hubdata.Enqueued))
+		require.Equal(t, 16, e.CountInputs("", hubdata.C2DInvisible))
+		require.Equal(t, 3, e.CountInputs("", hubdata.C2DEnqueued))
 	})
 }
 

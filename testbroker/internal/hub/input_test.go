@@ -93,7 +93,7 @@ func TestInputMessageHasTheTopicOfAGateway(t *testing.T) {
 			require.Equal(t, string(c.m.Body), got.Body)
 			hubtest.Ack(w, got.ID)
 		}
-		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.Completed, 4))
+		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.C2DCompleted, 4))
 		require.Equal(t, "input1", h.InputLog("dev-1")[3].Input)
 		require.Empty(t, h.C2DLog(""), "they are no C2D messages")
 	})
@@ -243,14 +243,14 @@ func TestInputsExpireInALongQueue(t *testing.T) {
 			require.NoError(t, h.SendInput("dev-1/mod-1", "a", m))
 		}
 		for i, after := range []int{1, 2, 3, 5, 6} { // the default is 2 hours
-			require.NoError(t, h.WaitInputs(t.Context(), "", hubdata.Expired, i+1))
+			require.NoError(t, h.WaitInputs(t.Context(), "", hubdata.C2DExpired, i+1))
 			require.Equal(t, time.Duration(after)*time.Hour, time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
 		}
 		begin := time.Now()
 		for range 20_000 {
 			toInput(t, h, "a", "x")
 		}
-		require.Equal(t, 20_000, h.CountInputs("", hubdata.Enqueued))
+		require.Equal(t, 20_000, h.CountInputs("", hubdata.C2DEnqueued))
 		require.Equal(t, begin, time.Now())
 	})
 }
@@ -277,7 +277,7 @@ func TestC2DMessagesAndInputsDoNotDisturbEachOther(t *testing.T) {
 		toInput(t, h, "a", "waits")
 		hubtest.ReadPublish(w)
 		h.RemoveDevice("dev-1/mod-1")
-		require.Equal(t, 1, h.CountInputs("", hubdata.Purged))
+		require.Equal(t, 1, h.CountInputs("", hubdata.C2DPurged))
 		h.Reset()
 		require.Empty(t, h.InputLog(""))
 	})

@@ -95,7 +95,7 @@ func (h *Hub) waitingRecord(key string) []byte {
 	defer q.mu.Unlock()
 	i, ok := slices.BinarySearchFunc(q.waiting, sequence,
 		func(e *QueuedC2D, n int) int { return cmp.Compare(e.Sequence, n) })
-	if !ok || q.waiting[i].State != hubdata.Enqueued && q.waiting[i].State != hubdata.Invisible {
+	if !ok || q.waiting[i].State != hubdata.C2DEnqueued && q.waiting[i].State != hubdata.C2DInvisible {
 		return nil
 	}
 	e := *q.waiting[i]
@@ -128,11 +128,11 @@ func (h *Hub) restoreWaiting(key string, r waitingRecord) error {
 		return keep.ErrRecord
 	}
 	e := &QueuedC2D{C2DRecord: r.C2DRecord, Expires: r.Expires, generation: r.Generation}
-	e.State, e.Sequence, e.PacketID, e.LockToken, e.Connection = hubdata.Enqueued, sequence, 0, "", 0
+	e.State, e.Sequence, e.PacketID, e.LockToken, e.Connection = hubdata.C2DEnqueued, sequence, 0, "", 0
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, e)
-	q.counts[hubdata.Enqueued]++
+	q.counts[hubdata.C2DEnqueued]++
 	if q.log.Keep == 0 || len(q.log.Entries) < q.log.Keep {
 		q.log.Entries = append(q.log.Entries, e)
 		q.log.Forgotten--

@@ -53,7 +53,7 @@ var connectionNotices = map[event.Kind]map[bool]string{
 // connect nobody.
 func (h *Hub) notifyConnection(kind event.Kind, id identity.Identity, c *Conn) {
 	operation := connectionNotices[kind][id.Module != ""]
-	if operation == "" || id.Device == "" || !h.Telemetry.Notifies(hubdata.DeviceConnectionStateEvents) {
+	if operation == "" || id.Device == "" || !h.Telemetry.Notifies(hubdata.EventSourceDeviceConnectionState) {
 		return
 	}
 	h.mu.Lock()
@@ -64,7 +64,7 @@ func (h *Hub) notifyConnection(kind event.Kind, id identity.Identity, c *Conn) {
 	}
 	// The number grows over restarts of the hub too.
 	number := fmt.Sprintf("%048X%016X", h.Now().UnixNano(), h.connects.Add(1))
-	h.notify(hubdata.DeviceConnectionStateEvents, id, "deviceConnectionStateNotification", operation,
+	h.notify(hubdata.EventSourceDeviceConnectionState, id, "deviceConnectionStateNotification", operation,
 		document.Tree{"sequenceNumber": number})
 }
 
@@ -90,7 +90,7 @@ func (h *Hub) notifyRemovedLocked(id identity.Identity) {
 }
 
 func (h *Hub) notifyIdentityLocked(id identity.Identity, schema, operation string) {
-	if !h.Telemetry.Notifies(hubdata.DeviceLifecycleEvents) {
+	if !h.Telemetry.Notifies(hubdata.EventSourceDeviceLifecycle) {
 		return
 	}
 	t := h.twinOf[id]
@@ -100,7 +100,7 @@ func (h *Hub) notifyIdentityLocked(id identity.Identity, schema, operation strin
 	t.mu.Lock()
 	doc := t.noticeLocked(false)
 	t.mu.Unlock()
-	h.notify(hubdata.DeviceLifecycleEvents, id, schema, operation, doc)
+	h.notify(hubdata.EventSourceDeviceLifecycle, id, schema, operation, doc)
 }
 
 // noticeLocked returns the whole twin as notices have it.
@@ -129,9 +129,9 @@ const twinSchema = "twinChangeNotification"
 // are in the order of versions.
 func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 	switch {
-	case !h.Telemetry.Notifies(hubdata.TwinChangeEvents):
+	case !h.Telemetry.Notifies(hubdata.EventSourceTwinChange):
 	case u.Replace:
-		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "replaceTwin", t.noticeLocked(true))
+		h.notify(hubdata.EventSourceTwinChange, t.id, twinSchema, "replaceTwin", t.noticeLocked(true))
 	default:
 		doc := document.Tree{"version": t.Version}
 		if u.Desired != nil {
@@ -140,14 +140,14 @@ func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 		if u.ChangesTags() {
 			doc["tags"] = u.Tags
 		}
-		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", doc)
+		h.notify(hubdata.EventSourceTwinChange, t.id, twinSchema, "updateTwin", doc)
 	}
 }
 
 // notifyReportedLocked makes the notice of a client's patch. The twin is locked.
 func (h *Hub) notifyReportedLocked(t *TwinState, patch document.Tree) {
-	if h.Telemetry.Notifies(hubdata.TwinChangeEvents) {
-		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", document.Tree{
+	if h.Telemetry.Notifies(hubdata.EventSourceTwinChange) {
+		h.notify(hubdata.EventSourceTwinChange, t.id, twinSchema, "updateTwin", document.Tree{
 			"version": t.Version, "properties": document.Tree{"reported": t.Reported.Change(patch, false)},
 		})
 	}
@@ -157,13 +157,13 @@ func (h *Hub) notifyReportedLocked(t *TwinState, patch document.Tree) {
 // that makes the new digital twin of the old one. The twin is locked. Source: the page "Understand
 // IoT Plug and Play digital twins".
 func (h *Hub) notifyDigitalTwinLocked(t *TwinState, before document.View) {
-	if t.id.Module != "" || !h.Telemetry.Notifies(hubdata.DigitalTwinChangeEvents) {
+	if t.id.Module != "" || !h.Telemetry.Notifies(hubdata.EventSourceDigitalTwinChange) {
 		return
 	}
 	steps := document.Steps("", document.DigitalTwin(t.id.Device, before),
 		document.DigitalTwin(t.id.Device, t.stateLocked()))
 	if len(steps) > 0 {
-		h.Telemetry.Notify(telemetry.Notice{Source: hubdata.DigitalTwinChangeEvents, ID: t.id,
+		h.Telemetry.Notify(telemetry.Notice{Source: hubdata.EventSourceDigitalTwinChange, ID: t.id,
 			Schema: "digitalTwinChangeNotification", ContentType: "application/json-patch+json", Body: keep.MustJSON(steps)})
 	}
 }

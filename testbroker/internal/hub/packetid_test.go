@@ -11,7 +11,7 @@ import (
 func anyID(uint16) bool { return true }
 
 func withID(id uint16) *QueuedC2D {
-	return &QueuedC2D{C2DRecord: hubdata.C2DRecord{PacketID: id, State: hubdata.Invisible}}
+	return &QueuedC2D{C2DRecord: hubdata.C2DRecord{PacketID: id, State: hubdata.C2DInvisible}}
 }
 
 // Zero is no packet id, and a waiting message keeps its own.
@@ -29,7 +29,7 @@ func TestPacketIDsRunOut(t *testing.T) {
 		q.waiting = append(q.waiting, withID(id+1))
 	}
 	require.Zero(t, q.NextIDLocked(anyID))
-	q.waiting[2].State = hubdata.Completed
+	q.waiting[2].State = hubdata.C2DCompleted
 	require.Zero(t, q.NextIDLocked(func(id uint16) bool { return id != 3 }))
 	require.Equal(t, uint16(3), q.NextIDLocked(anyID))
 }

@@ -25,7 +25,7 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 		all |= r
 	}
 	if len(rights) == 0 {
-		all = hubdata.DeviceConnect
+		all = hubdata.RightDeviceConnect
 	}
 	defer h.Records.Saved()
 	h.mu.Lock()
@@ -70,7 +70,7 @@ func (h *Hub) policyKeysLocked(t identity.Token, need hubdata.Right) (identity.K
 func (h *Hub) PolicyRights(t identity.Token) (hubdata.Right, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	keys, err := h.policyKeysLocked(t, hubdata.AllRights)
+	keys, err := h.policyKeysLocked(t, hubdata.RightAll)
 	if err == nil {
 		err = h.unexpired(t)
 	}
@@ -80,7 +80,7 @@ func (h *Hub) PolicyRights(t identity.Token) (hubdata.Right, error) {
 	case t.SignedBy(keys):
 		return h.policies[t.Policy].rights, nil
 	case t.SignedByText(keys):
-		return h.policies[t.Policy].rights &^ hubdata.DeviceConnect, nil
+		return h.policies[t.Policy].rights &^ hubdata.RightDeviceConnect, nil
 	}
 	return 0, errAnotherKey
 }

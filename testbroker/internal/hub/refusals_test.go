@@ -69,7 +69,7 @@ func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec hubtest.Recorder
 		h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		require.Equal(t, 404, p.Do("GET", "/devices/dev-9"+hubtest.Version, "").StatusCode)
 		p.Client.CloseIdleConnections()
 		synctest.Wait()

@@ -82,7 +82,7 @@ func TestResetForgetsFiles(t *testing.T) {
 // Open calls of a back end or of the test do not delay a Reset. Two concurrent Resets count as one.
 func TestResetDuringCalls(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/methods/POST/#")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -208,7 +208,7 @@ func TestBrokerDeliversAndRedelivers(t *testing.T) {
 		require.Equal(t, "b", string(b.Payload))
 		c.ack(packets.Puback, a.PacketID, 0)
 		c.ping()
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		time.Sleep(30 * time.Second)
 		c.ping()
 		c.conn.Close()
@@ -322,7 +322,7 @@ func TestBrokerDeliversExactlyOnceWithQoS2(t *testing.T) {
 		require.Equal(t, byte(2), a.FixedHeader.Qos)
 		c.ack(packets.Pubrec, a.PacketID, 0)
 		require.Equal(t, a.PacketID, c.expect(packets.Pubrel).PacketID)
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DCompleted))
 		cut := h.Inject(fault.Fault{Kind: fault.DropOnReceipt})
 		c.ack(packets.Pubcomp, a.PacketID, 0)
 		require.Error(t, c.ended())
@@ -343,7 +343,7 @@ func TestBrokerDeliversExactlyOnceWithQoS2(t *testing.T) {
 		c.ack(packets.Pubrec, 99, 0)
 		rel := c.expect(packets.Pubrel)
 		require.Equal(t, version == 5, rel.ReasonCode == 0x92)
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
 	})
 }
 
@@ -368,7 +368,7 @@ func TestBrokerObeysTheReceiveMaximumOfTheClient(t *testing.T) {
 		require.Equal(t, "c", string(c.expect(packets.Publish).Payload))
 		c.ack(packets.Pubrec, b.PacketID, 0x83)
 		c.ping()
-		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.C2DRejected))
 	})
 }
 

@@ -139,16 +139,16 @@ func (plain) acknowledged(c *client, typ byte, a mqtt.AckPacket) error {
 		}
 		return nil
 	}
-	to := hubdata.Completed
+	to := hubdata.C2DCompleted
 	if a.Code >= refusedFilter {
-		to = hubdata.Rejected
+		to = hubdata.C2DRejected
 	}
-	found := c.settle(a.ID, typ == mqtt.Pubrec && to == hubdata.Completed)
+	found := c.settle(a.ID, typ == mqtt.Pubrec && to == hubdata.C2DCompleted)
 	if found && q != nil {
 		q.Acknowledge(c.Conn, a.ID, to)
 		h.Changed.Wake()
 	}
-	if typ == mqtt.Pubrec && to == hubdata.Completed {
+	if typ == mqtt.Pubrec && to == hubdata.C2DCompleted {
 		rel := mqtt.AckPacket{ID: a.ID}
 		if !found {
 			rel.Code = mqtt.PacketIDNotFound

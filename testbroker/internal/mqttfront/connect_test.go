@@ -23,7 +23,7 @@ type policyStore struct{ name, key string }
 
 func (s policyStore) Load(each func(hubdata.Record) error) error {
 	return each(hubdata.Record{Table: "policies", Key: s.name,
-		Value: fmt.Appendf(nil, `{"Keys":{"Primary":%q},"Rights":%d}`, s.key, hubdata.DeviceConnect)})
+		Value: fmt.Appendf(nil, `{"Keys":{"Primary":%q},"Rights":%d}`, s.key, hubdata.RightDeviceConnect)})
 }
 
 func (policyStore) Save([]hubdata.Record) error { return nil }

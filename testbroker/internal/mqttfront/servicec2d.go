@@ -100,7 +100,7 @@ func (f service) acknowledged(c *client, typ byte, a mqtt.AckPacket) error {
 		return nil
 	}
 	for _, box := range hub.Boxes {
-		if q := f.hub.PresentQueue(c.ID, box); q != nil && q.Acknowledge(c.Conn, a.ID, hubdata.Completed) {
+		if q := f.hub.PresentQueue(c.ID, box); q != nil && q.Acknowledge(c.Conn, a.ID, hubdata.C2DCompleted) {
 			break
 		}
 	}

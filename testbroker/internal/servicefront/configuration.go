@@ -20,10 +20,10 @@ import (
 var configurationRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
 	{"GET configurations", readers, listConfigurations},
 	{"GET configurations/{configuration}", readers, getConfiguration},
-	{"PUT configurations/{configuration}", hubdata.RegistryWrite, withBody(putConfiguration)},
-	{"DELETE configurations/{configuration}", hubdata.RegistryWrite, deleteConfiguration},
+	{"PUT configurations/{configuration}", hubdata.RightRegistryWrite, withBody(putConfiguration)},
+	{"DELETE configurations/{configuration}", hubdata.RightRegistryWrite, deleteConfiguration},
 	{"POST configurations/testQueries", readers, withBody(testQueries)},
-	{"POST devices/{device}/applyConfigurationContent", hubdata.RegistryWrite, withBody(applyContent)},
+	{"POST devices/{device}/applyConfigurationContent", hubdata.RightRegistryWrite, withBody(applyContent)},
 })
 
 // The limits of a configuration.

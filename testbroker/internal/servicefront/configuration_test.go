@@ -148,7 +148,7 @@ func TestConfigurationsHaveETags(t *testing.T) {
 	p.Do("PUT", "/configurations/c"+hubtest.Version, strings.Replace(body, `.a":1`, `.a":2`, 1), "If-Match", "*").
 		RefusedOldForm(t, 400403)
 	p.Do("DELETE", "/configurations/c"+hubtest.Version, "", "If-Match", `"x"`).RefusedOldForm(t, 412001)
-	reader := hubtest.BackEnd(t, h, hubdata.RegistryRead)
+	reader := hubtest.BackEnd(t, h, hubdata.RightRegistryRead)
 	require.Equal(t, 200, reader.Do("GET", "/configurations/c"+hubtest.Version, "").StatusCode)
 	reader.Do("DELETE", "/configurations/c"+hubtest.Version, "").RefusedOldForm(t, 401003)
 	require.Equal(t, 204, p.Do("DELETE", "/configurations/c"+hubtest.Version, "").StatusCode)

@@ -14,11 +14,11 @@ import (
 )
 
 var digitalTwinRoutes = slices.Concat(serviceRoutes(fault.RouteTwin, []serviceRow{
-	{"GET digitaltwins/{device}", hubdata.ServiceConnect, getDigitalTwin},
-	{"PATCH digitaltwins/{device}", hubdata.ServiceConnect, patchDigitalTwin},
+	{"GET digitaltwins/{device}", hubdata.RightServiceConnect, getDigitalTwin},
+	{"PATCH digitaltwins/{device}", hubdata.RightServiceConnect, patchDigitalTwin},
 }), serviceRoutes(fault.RouteMethod, []serviceRow{
-	{"POST digitaltwins/{device}/commands/{command}", hubdata.ServiceConnect, postCommand},
-	{"POST digitaltwins/{device}/components/{component}/commands/{command}", hubdata.ServiceConnect, postCommand},
+	{"POST digitaltwins/{device}/commands/{command}", hubdata.RightServiceConnect, postCommand},
+	{"POST digitaltwins/{device}/components/{component}/commands/{command}", hubdata.RightServiceConnect, postCommand},
 }))
 
 func getDigitalTwin(q *web.Request) (web.Answer, error) {

@@ -14,7 +14,7 @@ import (
 
 func TestADigitalTwinShowsPropertiesAndComponents(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		w := hubtest.Dial(t, h)
 		c := hubtest.ConnectOf(d)
 		c.User += "&model-id=dtmi:com:example:Thermostat%3B1"
@@ -45,7 +45,7 @@ func TestADigitalTwinShowsPropertiesAndComponents(t *testing.T) {
 
 func TestAJSONPatchChangesDesiredProperties(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+	p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 	hubtest.PatchDesired(t, h, "dev-1", `{"a":{"x":1,"y":2},"c":{"__t":"c","level":1},"gone":1}`)
 	patch := func(body string, header ...string) hubtest.Reply {
 		return p.Do("PATCH", "/digitaltwins/dev-1"+hubtest.Version, body, header...)
@@ -89,7 +89,7 @@ func TestAJSONPatchChangesDesiredProperties(t *testing.T) {
 
 func TestCommandsAreMethods(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/methods/POST/#")
 		for _, c := range []struct{ path, method, payload string }{

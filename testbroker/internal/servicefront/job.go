@@ -17,10 +17,10 @@ import (
 )
 
 var jobRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
-	{"GET jobs/v2/query", readers | hubdata.ServiceConnect, queryJobs},
-	{"PUT jobs/v2/{job}", hubdata.RegistryWrite | hubdata.ServiceConnect, withBody(putJob)},
-	{"GET jobs/v2/{job}", readers | hubdata.ServiceConnect, getJob},
-	{"POST jobs/v2/{job}/cancel", hubdata.RegistryWrite | hubdata.ServiceConnect, cancelJob},
+	{"GET jobs/v2/query", readers | hubdata.RightServiceConnect, queryJobs},
+	{"PUT jobs/v2/{job}", hubdata.RightRegistryWrite | hubdata.RightServiceConnect, withBody(putJob)},
+	{"GET jobs/v2/{job}", readers | hubdata.RightServiceConnect, getJob},
+	{"POST jobs/v2/{job}/cancel", hubdata.RightRegistryWrite | hubdata.RightServiceConnect, cancelJob},
 })
 
 // The time limits of a job, in seconds.

@@ -195,7 +195,7 @@ func TestAJobHasATimeLimit(t *testing.T) {
 
 func TestJobsAreBounded(t *testing.T) {
 	hubtest.InBubble(t, &testbroker.Options{Keep: 10}, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		for i := range 20 {
 			schedule(p, fmt.Sprint("job-", i),
 				`{"type":"scheduleUpdateTwin","queryCondition":"*","updateTwin":{"tags":{"a":1}}}`)

@@ -19,8 +19,8 @@ import (
 
 // messageRoutes are the routes for C2D messages, and for feedback and file notifications.
 var messageRoutes = serviceRoutes(fault.RouteServiceMessage, slices.Concat([]serviceRow{
-	{"POST devices/{device}/messages/devicebound", hubdata.ServiceConnect, postC2D},
-	{"POST devices/{device}/modules/{module}/messages/devicebound", hubdata.ServiceConnect, postC2D},
+	{"POST devices/{device}/messages/devicebound", hubdata.RightServiceConnect, postC2D},
+	{"POST devices/{device}/modules/{module}/messages/devicebound", hubdata.RightServiceConnect, postC2D},
 }, noticeRows("feedback", notices.Feedback), noticeRows("filenotifications", notices.FileNotifications)))
 
 func noticeRows(name string, kind notices.Kind) []serviceRow {
@@ -30,9 +30,9 @@ func noticeRows(name string, kind notices.Kind) []serviceRow {
 	}
 	get := func(q *web.Request) (web.Answer, error) { return getNotice(q, kind) }
 	return []serviceRow{
-		{"GET " + path, hubdata.ServiceConnect, get},
-		{"DELETE " + path + "/{lock}", hubdata.ServiceConnect, settle(false)},
-		{"POST " + path + "/{lock}/abandon", hubdata.ServiceConnect, settle(true)},
+		{"GET " + path, hubdata.RightServiceConnect, get},
+		{"DELETE " + path + "/{lock}", hubdata.RightServiceConnect, settle(false)},
+		{"POST " + path + "/{lock}/abandon", hubdata.RightServiceConnect, settle(true)},
 	}
 }
 

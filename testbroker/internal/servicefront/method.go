@@ -11,8 +11,8 @@ import (
 )
 
 var methodRoutes = serviceRoutes(fault.RouteMethod, []serviceRow{
-	{"POST twins/{device}/methods", hubdata.ServiceConnect, withBody(postMethod)},
-	{"POST twins/{device}/modules/{module}/methods", hubdata.ServiceConnect, withBody(postMethod)},
+	{"POST twins/{device}/methods", hubdata.RightServiceConnect, withBody(postMethod)},
+	{"POST twins/{device}/modules/{module}/methods", hubdata.RightServiceConnect, withBody(postMethod)},
 })
 
 // Limits of the timeouts of a call, in seconds.

@@ -20,7 +20,7 @@ func BenchmarkQueryOfConnectedDevices(b *testing.B) {
 		require.NoError(b, err)
 		hubtest.Login(b, h, d)
 	}
-	p := hubtest.BackEnd(b, h, hubdata.AllRights)
+	p := hubtest.BackEnd(b, h, hubdata.RightAll)
 	for b.Loop() {
 		ids, _ := twins(p, "SELECT * FROM devices WHERE connectionState = 'Connected'")
 		require.Len(b, ids, 1000)
@@ -32,7 +32,7 @@ func BenchmarkQueryOfConnectedDevices(b *testing.B) {
 func BenchmarkRegistryOfManyDevices(b *testing.B) {
 	const devices = 8_000
 	h, _ := hubtest.NewHub(b, nil)
-	p := hubtest.BackEnd(b, h, hubdata.AllRights)
+	p := hubtest.BackEnd(b, h, hubdata.RightAll)
 	container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
 	require.NoError(b, err)
 	for b.Loop() {

@@ -17,7 +17,7 @@ var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes, messageRout
 	transferRoutes, digitalTwinRoutes)
 
 // readers are the rights that let a back end read the registry.
-const readers = hubdata.RegistryRead | hubdata.RegistryWrite
+const readers = hubdata.RightRegistryRead | hubdata.RightRegistryWrite
 
 // A handler answers a request of a back end. With an error the answer does not count.
 type handler func(q *web.Request) (web.Answer, error)

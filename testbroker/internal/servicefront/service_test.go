@@ -22,7 +22,7 @@ import (
 func TestRegistryOfAHubWithTheMQTTv5Profile(t *testing.T) {
 	o := &testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{}}
 	hubtest.InBubble(t, o, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		doc := p.Do("GET", "/devices/dev-1"+hubtest.Version, "").Object(t)
 		adr := doc["adrDeviceProperties"].(map[string]any)
 		require.Regexp(t, `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, adr["uuid"])
@@ -39,7 +39,7 @@ func TestRegistryOfAHubWithTheMQTTv5Profile(t *testing.T) {
 
 func TestRegistryOverHTTP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		key := strings.Repeat("QUFB", 8)
 		made := p.Do("PUT", "/devices/dev-2"+hubtest.Version,
 			`{"deviceId":"dev-2","status":"enabled","authentication":{"type":"sas","symmetricKey":{"primaryKey":"`+key+
@@ -86,7 +86,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 		require.EqualValues(t, 1, p.Do("GET", "/devices/dev-1"+hubtest.Version, "").Object(t)["cloudToDeviceMessageCount"])
 		require.EqualValues(t, 1, p.Do("DELETE", "/devices/dev-1/commands"+hubtest.Version,
 			"").Object(t)["totalMessagesPurged"])
-		require.Equal(t, hubdata.Purged, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.C2DPurged, h.C2DLog("dev-1")[0].State)
 
 		p.Do("DELETE", "/devices/dev-2"+hubtest.Version, "", "If-Match", "nonsense").RefusedOldForm(t, 412001)
 		require.Equal(t, 204, p.Do("DELETE", "/devices/dev-2"+hubtest.Version, "", "If-Match", "*").StatusCode)
@@ -100,7 +100,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 
 func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.RegistryWrite)
+	p := hubtest.BackEnd(t, h, hubdata.RightRegistryWrite)
 	print := strings.Repeat("AB", 20)
 	for i, c := range []struct {
 		authentication string
@@ -137,7 +137,7 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 
 func TestTwinsOverHTTP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.DesiredTopics, hubtest.TwinResults)
 		hubtest.Request(w, hubtest.TwinPatch+"1", `{"fw":"1"}`)
@@ -182,7 +182,7 @@ func TestTwinsOverHTTP(t *testing.T) {
 
 func TestMethodsOverHTTP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		p.Post("/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a"}`).Refused(t, 404103)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.MethodTopics)
@@ -226,15 +226,15 @@ func TestRightsOfPolicies(t *testing.T) {
 		method, path, body string
 		needs              hubdata.Right
 	}{
-		{"GET", "/devices", "", hubdata.RegistryRead | hubdata.RegistryWrite},
-		{"GET", "/devices/dev-1", "", hubdata.RegistryRead | hubdata.RegistryWrite},
-		{"PUT", "/devices/new", `{"deviceId":"new"}`, hubdata.RegistryWrite},
-		{"DELETE", "/devices/new", "", hubdata.RegistryWrite},
-		{"GET", "/twins/dev-1", "", hubdata.ServiceConnect},
-		{"PATCH", "/twins/dev-1", "{}", hubdata.ServiceConnect},
-		{"DELETE", "/devices/dev-1/commands", "", hubdata.ServiceConnect},
+		{"GET", "/devices", "", hubdata.RightRegistryRead | hubdata.RightRegistryWrite},
+		{"GET", "/devices/dev-1", "", hubdata.RightRegistryRead | hubdata.RightRegistryWrite},
+		{"PUT", "/devices/new", `{"deviceId":"new"}`, hubdata.RightRegistryWrite},
+		{"DELETE", "/devices/new", "", hubdata.RightRegistryWrite},
+		{"GET", "/twins/dev-1", "", hubdata.RightServiceConnect},
+		{"PATCH", "/twins/dev-1", "{}", hubdata.RightServiceConnect},
+		{"DELETE", "/devices/dev-1/commands", "", hubdata.RightServiceConnect},
 	}
-	for right := hubdata.RegistryRead; right <= hubdata.DeviceConnect; right <<= 1 {
+	for right := hubdata.RightRegistryRead; right <= hubdata.RightDeviceConnect; right <<= 1 {
 		p := hubtest.BackEnd(t, h, right)
 		for _, c := range requests {
 			r := p.Do(c.method, c.path+hubtest.Version, c.body)
@@ -250,7 +250,7 @@ func TestRightsOfPolicies(t *testing.T) {
 	hubtest.OverHTTP(t, h, d).Do("GET", "/twins/dev-1"+hubtest.Version, "").RefusedOldForm(t, 401003)
 	hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, "").Do("GET", "/twins/dev-1"+hubtest.Version,
 		"").RefusedOldForm(t, 401003)
-	policy := hubtest.AddPolicy(t, h, "service", hubdata.ServiceConnect)
+	policy := hubtest.AddPolicy(t, h, "service", hubdata.RightServiceConnect)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
 	hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.ServiceToken(policy)).Do("GET",
 		"/devices/dev-1"+hubtest.Version,
@@ -273,7 +273,7 @@ func TestRightsOfPolicies(t *testing.T) {
 // Faults for devices do not happen to back ends, unless they name back-end requests.
 func TestFaultsAndBackEnds(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+	p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 	for _, kind := range []fault.Kind{fault.AnswerStatus, fault.ResetBeforeRequest,
 		fault.RefuseConnect, fault.DropConnect, fault.Absent} {
 		in := h.Inject(fault.Fault{Kind: kind, Device: "dev-1"})
@@ -289,7 +289,7 @@ func TestFaultsAndBackEnds(t *testing.T) {
 // protocol.
 func TestBodiesThatAreNoObject(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		before := hubtest.Twin(t, h, "dev-1")
 		for _, path := range []string{"/twins/dev-1", "/twins/dev-1/methods", "/devices/dev-1", "/devices/query"} {
 			method := map[string]string{"/twins/dev-1": "PATCH", "/devices/dev-1": "PUT"}[path]
@@ -320,7 +320,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 // An empty patch is accepted if the ETag is right, and makes neither a version nor an ETag.
 func TestAPatchOfNothing(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		state := func() (string, int64) {
 			twin := hubtest.Twin(t, h, "dev-1")
 			return twin.ETag, twin.Version
@@ -343,7 +343,7 @@ func TestAPatchOfNothing(t *testing.T) {
 // The twin has the model that a device announced last over MQTT or AMQP.
 func TestTheModelIsInTheTwin(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		is := func(want string) {
 			t.Helper()
 			require.Equal(t, want, p.Do("GET", "/twins/dev-1"+hubtest.Version, "").Object(t)["modelId"])

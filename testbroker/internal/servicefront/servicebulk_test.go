@@ -44,7 +44,7 @@ func bulk(p *hubtest.Poster, items ...string) (failed, warned string) {
 
 func TestBulkOperationsChangeTheRegistry(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.AllRights)
+	p := hubtest.BackEnd(t, h, hubdata.RightAll)
 	read := func(id string) map[string]any { return p.Do("GET", "/devices/"+id+hubtest.Version, "").Object(t) }
 	etag := func(id string) string { return read(id)["etag"].(string) }
 	for _, c := range []struct{ item, failed string }{
@@ -90,7 +90,7 @@ func TestBulkOperationsChangeTheRegistry(t *testing.T) {
 // Each identity of a bulk operation succeeds or fails for itself.
 func TestBulkOperationsAreIndependent(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.AllRights)
+	p := hubtest.BackEnd(t, h, hubdata.RightAll)
 	failed, _ := bulk(p, `{"id":"a","importMode":"create"}`, `{"id":"dev-1","importMode":"create"}`,
 		`{"id":"a","importMode":"delete"}`, `{"id":"b","importMode":"create"}`)
 	require.Equal(t, "dev-1 409001;a 400011;", failed)
@@ -108,13 +108,13 @@ func TestBulkOperationsAreIndependent(t *testing.T) {
 	for _, body := range []string{"", "[]", "{}", "null", `[{"id":1}]`, `[{"id":"x"}] []`, "[\"\xff\"]", "["} {
 		p.Post("/devices"+hubtest.Version, body).RefusedOldForm(t, 400004)
 	}
-	reader := hubtest.BackEnd(t, h, hubdata.RegistryRead, hubdata.ServiceConnect)
+	reader := hubtest.BackEnd(t, h, hubdata.RightRegistryRead, hubdata.RightServiceConnect)
 	reader.Post("/devices"+hubtest.Version, `[{"id":"a","importMode":"delete"}]`).RefusedOldForm(t, 401003)
 }
 
 func TestBulkOperationsWriteTwins(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	p := hubtest.BackEnd(t, h, hubdata.AllRights)
+	p := hubtest.BackEnd(t, h, hubdata.RightAll)
 	twin := func() hubdata.Twin {
 		twin := hubtest.Twin(t, h, "a")
 		return twin
@@ -146,7 +146,7 @@ func TestBulkOperationsWriteTwins(t *testing.T) {
 
 func TestDevicesWithAnEdgeGateway(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.RightAll)
 		edge := `{"deviceId":"gw","capabilities":{"iotEdge":true}}`
 		made := p.Do("PUT", "/devices/gw"+hubtest.Version, edge).Object(t)
 		require.Equal(t, map[string]any{"iotEdge": true}, made["capabilities"])

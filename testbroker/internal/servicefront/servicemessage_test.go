@@ -21,7 +21,7 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 1}})
 		hubtest.AddModule(t, h, "dev-1", "mod-1")
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		expiry := time.Now().Add(time.Minute).UTC()
 		r := p.Post("/devices/dev-1/messages/deviceBound"+hubtest.Version, "hello", "iothub-messageid", "m-1",
 			"iothub-ack", "Full",
@@ -53,7 +53,7 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 		}
 		p.Post("/devices/dev-1/messages/devicebound"+hubtest.Version,
 			strings.Repeat("x", hubdata.MaxC2D+1)).Refused(t, 413001)
-		hubtest.BackEnd(t, h, hubdata.RegistryRead).Post("/devices/dev-1/messages/devicebound"+hubtest.Version,
+		hubtest.BackEnd(t, h, hubdata.RightRegistryRead).Post("/devices/dev-1/messages/devicebound"+hubtest.Version,
 			"x").Refused(t, 401003)
 	})
 }
@@ -61,7 +61,7 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 // Feedback over HTTPS is locked until it is completed, abandoned, or its lock ends.
 func TestFeedbackOverHTTP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		require.Equal(t, 204, p.Do("GET", feedbackPath+hubtest.Version, "").StatusCode)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "m-1", Ack: "full"}))
 		h.PurgeC2D("dev-1")
@@ -84,7 +84,7 @@ func TestFeedbackOverHTTP(t *testing.T) {
 		require.Equal(t, 204, p.Do("DELETE", feedbackPath+"/"+strings.ToUpper(get())+hubtest.Version, "").StatusCode)
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, 204, p.Do("GET", feedbackPath+hubtest.Version, "").StatusCode)
-		hubtest.BackEnd(t, h, hubdata.DeviceConnect).Do("GET", feedbackPath+hubtest.Version, "").Refused(t, 401003)
+		hubtest.BackEnd(t, h, hubdata.RightDeviceConnect).Do("GET", feedbackPath+hubtest.Version, "").Refused(t, 401003)
 	})
 }
 
@@ -94,7 +94,7 @@ func TestFileNotificationsOverHTTP(t *testing.T) {
 		l := hubtest.BeginUpload(device, "a.txt")
 		hubtest.PutBlob(device, l, "content")
 		require.Equal(t, 204, hubtest.EndUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
-		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
+		p := hubtest.BackEnd(t, h, hubdata.RightServiceConnect)
 		r := p.Do("GET", "/messages/servicebound/fileNotifications"+hubtest.Version, "")
 		require.Equal(t, 200, r.StatusCode)
 		require.Contains(t, r.Text, `"blobName":"dev-1/a.txt"`)

@@ -46,7 +46,7 @@ func fleet(t testing.TB) (*testbroker.Hub, *hubtest.Poster) {
 	require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm","floor":1}`))
 	require.NoError(t, h.PatchTags("dev-2", `{"site":"Ulm","floor":2}`))
 	hubtest.PatchDesired(t, h, "dev-2", `{"rate":{"a-b":7}}`)
-	return h, hubtest.BackEnd(t, h, hubdata.AllRights)
+	return h, hubtest.BackEnd(t, h, hubdata.RightAll)
 }
 
 func TestQueriesFindTwins(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 )
 
 var transferRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
-	{"POST jobs/create", hubdata.RegistryWrite, withBody(createTransfer)},
+	{"POST jobs/create", hubdata.RightRegistryWrite, withBody(createTransfer)},
 	{"GET jobs", readers, listTransfers},
 	{"GET jobs/{job}", readers, getTransfer},
-	{"DELETE jobs/{job}", hubdata.RegistryWrite, cancelTransfer},
+	{"DELETE jobs/{job}", hubdata.RightRegistryWrite, cancelTransfer},
 })
 
 // The types of imports and exports, and how the hub may access their containers.

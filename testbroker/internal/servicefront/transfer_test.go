@@ -27,7 +27,7 @@ func inTransfer(t *testing.T, test func(t *testing.T, h *testbroker.Hub, p *tran
 	hubtest.InStorage(t, func(t *testing.T, h *testbroker.Hub, s *hubtest.Storage) {
 		container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
 		require.NoError(t, err)
-		test(t, h, &transferer{hubtest.BackEnd(t, h, hubdata.AllRights), s, container})
+		test(t, h, &transferer{hubtest.BackEnd(t, h, hubdata.RightAll), s, container})
 	})
 }
 
@@ -263,7 +263,7 @@ func TestAHubHasAnIdentity(t *testing.T) {
 		r := p.Post("/jobs/create"+hubtest.Version, `{"type":"export","storageAuthenticationType":"identityBased",
 			"outputBlobContainerUri":"https://other.example.test/store/c-1"}`)
 		r.RefusedOldForm(t, 400008)
-		reader := hubtest.BackEnd(t, h, hubdata.RegistryRead)
+		reader := hubtest.BackEnd(t, h, hubdata.RightRegistryRead)
 		require.Equal(t, 200, reader.Do("GET", "/jobs"+hubtest.Version, "").StatusCode)
 		reader.Post("/jobs/create"+hubtest.Version, `{}`).RefusedOldForm(t, 401003)
 	})

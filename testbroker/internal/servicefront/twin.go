@@ -11,12 +11,12 @@ import (
 )
 
 var twinRoutes = serviceRoutes(fault.RouteTwin, []serviceRow{
-	{"GET twins/{device}", hubdata.ServiceConnect, getTwin},
-	{"GET twins/{device}/modules/{module}", hubdata.ServiceConnect, getTwin},
-	{"PATCH twins/{device}", hubdata.ServiceConnect, updateTwin(false)},
-	{"PATCH twins/{device}/modules/{module}", hubdata.ServiceConnect, updateTwin(false)},
-	{"PUT twins/{device}", hubdata.ServiceConnect, updateTwin(true)},
-	{"PUT twins/{device}/modules/{module}", hubdata.ServiceConnect, updateTwin(true)},
+	{"GET twins/{device}", hubdata.RightServiceConnect, getTwin},
+	{"GET twins/{device}/modules/{module}", hubdata.RightServiceConnect, getTwin},
+	{"PATCH twins/{device}", hubdata.RightServiceConnect, updateTwin(false)},
+	{"PATCH twins/{device}/modules/{module}", hubdata.RightServiceConnect, updateTwin(false)},
+	{"PUT twins/{device}", hubdata.RightServiceConnect, updateTwin(true)},
+	{"PUT twins/{device}/modules/{module}", hubdata.RightServiceConnect, updateTwin(true)},
 })
 
 // A twinDocument is the part of a twin that a back end can change. Other members are ignored.

@@ -26,8 +26,8 @@ const nameRule = "want 1 to 50 of A-Z a-z 0-9 . _ - with a letter or digit first
 
 // noticeSources are the sources of events that are not telemetry.
 var noticeSources = []hubdata.EventSource{
-	hubdata.TwinChangeEvents, hubdata.DeviceLifecycleEvents, hubdata.DeviceConnectionStateEvents,
-	hubdata.DigitalTwinChangeEvents,
+	hubdata.EventSourceTwinChange, hubdata.EventSourceDeviceLifecycle, hubdata.EventSourceDeviceConnectionState,
+	hubdata.EventSourceDigitalTwinChange,
 }
 
 // layoutOf checks the options and returns the form of the endpoint.
@@ -138,8 +138,9 @@ func (l *Log) appendEvents(all []Event, entries []eventhub.Entry[event], from in
 			continue
 		}
 		m := e.Value.telemetry
-		all = append(all, Event{Sequence: e.Sequence, Enqueued: e.Enqueued, Source: hubdata.Telemetry, Message: &m.Message,
-			Origin: m.Origin})
+		all = append(all, Event{Sequence: e.Sequence, Enqueued: e.Enqueued, Source: hubdata.EventSourceTelemetry,
+			Message: &m.Message,
+			Origin:  m.Origin})
 	}
 	return all, from
 }

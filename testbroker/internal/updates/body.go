@@ -24,7 +24,7 @@ type object struct {
 // parse parses the body of a request.
 func parse(body []byte) (object, *Error) {
 	fail := func(err error) (object, *Error) {
-		return object{}, refusef(updatedata.InvalidRequest, "body", "body: %v", err).numbered(numberNotJSON)
+		return object{}, refusef(updatedata.CodeInvalidRequest, "body", "body: %v", err).numbered(numberNotJSON)
 	}
 	if len(body) > MaxBody {
 		return fail(fmt.Errorf("%d bytes, at most %d are allowed", len(body), MaxBody))
@@ -76,7 +76,7 @@ func checkUnique(text []byte) error {
 
 // fail notes a problem of a member.
 func (o object) fail(name, format string, args ...any) {
-	o.failAs(updatedata.InvalidRequest, name, format, args...)
+	o.failAs(updatedata.CodeInvalidRequest, name, format, args...)
 }
 
 func (o object) failAs(code updatedata.Code, name, format string, args ...any) {

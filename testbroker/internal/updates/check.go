@@ -36,7 +36,7 @@ func readCheck(body []byte, onboarding bool) (c check, bad *Error) {
 		c.agent.SDKVersion = info.text("agentSdkVersion", 1, maxVersionText)
 		profile := info.integer("agentProfile")
 		if profile < 1 || profile > 1<<31-1 {
-			info.failAs(updatedata.UnsupportedProfile, "agentProfile", "is %d; give one from 1 on", profile)
+			info.failAs(updatedata.CodeUnsupportedProfile, "agentProfile", "is %d; give one from 1 on", profile)
 		}
 		c.agent.Profile = int(profile)
 		c.agent.Properties = info.properties("compatibilityProperties")
@@ -60,12 +60,12 @@ func (o object) properties(name string) map[string]string {
 	folded := make(map[string]bool)
 	tree, _ := o.tree[name].(document.Tree)
 	if n := len(tree); n < 1 || n > maxProperties {
-		o.failAs(updatedata.InvalidCompatibility, name, "has %d members, 1 to %d are allowed", n, maxProperties)
+		o.failAs(updatedata.CodeInvalidCompatibility, name, "has %d members, 1 to %d are allowed", n, maxProperties)
 	}
 	for key, v := range tree {
 		text, isText := v.(string)
 		if key == "" || !isText || folded[strings.ToLower(key)] {
-			o.failAs(updatedata.InvalidCompatibility, name,
+			o.failAs(updatedata.CodeInvalidCompatibility, name,
 				"has the member %q, which is no text or not the only one of its name", key)
 		}
 		set[key], folded[strings.ToLower(key)] = text, true
@@ -83,14 +83,14 @@ func etagOf(a Agent) string {
 func (c *check) checkETag(d *device) *Error {
 	switch {
 	case c.agentETag == "" && !c.hasAgent:
-		return refusef(updatedata.UnknownAgentInfo, "agentInfo", "neither agentInfo nor its etag; send agentInfo")
+		return refusef(updatedata.CodeUnknownAgentInfo, "agentInfo", "neither agentInfo nor its etag; send agentInfo")
 	case c.agentETag == "" || c.agentETag == d.etag:
 		return nil
 	case d.etag == "":
-		return refusef(updatedata.UnknownAgentInfo, "agentInfoEtag",
+		return refusef(updatedata.CodeUnknownAgentInfo, "agentInfoEtag",
 			"agentInfoEtag %q is unknown; send agentInfo without it", c.agentETag)
 	}
-	return refusef(updatedata.OutdatedAgentInfo, "agentInfoEtag",
+	return refusef(updatedata.CodeOutdatedAgentInfo, "agentInfoEtag",
 		"agentInfoEtag %q is outdated; send agentInfo without it", c.agentETag)
 }
 
@@ -143,7 +143,7 @@ func (s *Service) checkIn(id string, onboarding bool, c *check) (*answer, *Error
 	}
 	a := &answer{ConfigETag: s.configETagLocked()}
 	if c.configETag != "" && !s.configETags[c.configETag] {
-		return nil, refusef(updatedata.OutdatedConfig, "serviceConfigEtag",
+		return nil, refusef(updatedata.CodeOutdatedConfig, "serviceConfigEtag",
 			"serviceConfigEtag %q is unknown; ask without it", c.configETag)
 	}
 	if c.configETag != a.ConfigETag {

@@ -61,14 +61,14 @@ func (s *Service) decide(id string, have serviceProperty) (order, *deployment) {
 		}
 		break
 	}
-	if deployed && s.deploymentLocked(have.Workflow.ID) == nil && told.Outcome() != updatedata.Succeeded {
+	if deployed && s.deploymentLocked(have.Workflow.ID) == nil && told.Outcome() != updatedata.OutcomeSucceeded {
 		return orderCancel, nil
 	}
 	return orderNothing, nil
 }
 
 func failed(w *updatedata.Workflow) bool {
-	return w.Outcome() == updatedata.Failed || w.Outcome() == updatedata.Canceled
+	return w.Outcome() == updatedata.OutcomeFailed || w.Outcome() == updatedata.OutcomeCanceled
 }
 
 // Retry makes the devices of hubs whose update failed, or was cancelled, try a deployment again.

@@ -110,17 +110,17 @@ func (a *agentProperty) report(w *updatedata.Workflow) (r updatedata.Report, ok 
 	r = updatedata.Report{WorkflowID: w.ID, Installed: a.installed(), Result: a.Result.result()}
 	switch {
 	case *a.State == stateInProgress:
-		r.Result.Outcome = updatedata.InProgress
+		r.Result.Outcome = updatedata.OutcomeInProgress
 	case *a.State == stateFailed:
-		r.Result.Outcome = updatedata.Failed
+		r.Result.Outcome = updatedata.OutcomeFailed
 	case *a.State != stateIdle:
 		return r, false
 	case a.Workflow.Action == actionCancel || a.Result.Code == -1:
-		r.Result.Outcome = updatedata.Canceled
+		r.Result.Outcome = updatedata.OutcomeCanceled
 	case a.installed() == w.Update:
-		r.Result.Outcome = updatedata.Succeeded
+		r.Result.Outcome = updatedata.OutcomeSucceeded
 	default:
-		r.Result.Outcome, r.Result.Details = updatedata.Failed, "idle, but installedUpdateId is not the update"
+		r.Result.Outcome, r.Result.Details = updatedata.OutcomeFailed, "idle, but installedUpdateId is not the update"
 	}
 	for i := range len(a.Result.Steps) {
 		step := a.Result.Steps[fmt.Sprintf("step_%d", i)]
@@ -131,17 +131,17 @@ func (a *agentProperty) report(w *updatedata.Workflow) (r updatedata.Report, ok 
 
 // result returns the result, with the outcome that the code of a step has.
 func (p *resultProperty) result() updatedata.Result {
-	r := updatedata.Result{Outcome: updatedata.Failed, Code: p.Code, Extended: p.Extended, Details: p.Details}
+	r := updatedata.Result{Outcome: updatedata.OutcomeFailed, Code: p.Code, Extended: p.Extended, Details: p.Details}
 	if r.Extended == "" && p.Single != 0 {
 		r.Extended = fmt.Sprintf("%08X", uint32(p.Single))
 	}
 	switch {
 	case p.Code == 603:
-		r.Outcome = updatedata.Skipped
+		r.Outcome = updatedata.OutcomeSkipped
 	case p.Code > 0:
-		r.Outcome = updatedata.Succeeded
+		r.Outcome = updatedata.OutcomeSucceeded
 	case p.Code == -1:
-		r.Outcome = updatedata.Canceled
+		r.Outcome = updatedata.OutcomeCanceled
 	}
 	return r
 }

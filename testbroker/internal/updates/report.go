@@ -13,8 +13,8 @@ import (
 const notApplicable = "NOT_APPLICABLE"
 
 var (
-	outcomes = []updatedata.Outcome{updatedata.InProgress, updatedata.Succeeded, updatedata.Failed,
-		updatedata.Canceled, updatedata.Skipped}
+	outcomes = []updatedata.Outcome{updatedata.OutcomeInProgress, updatedata.OutcomeSucceeded, updatedata.OutcomeFailed,
+		updatedata.OutcomeCanceled, updatedata.OutcomeSkipped}
 	origins = []string{notApplicable, "ADU_CLOUD_SERVICE", "ADU_MANAGED_RESOURCE", "AGENT_CORE", "AGENT_EXTENSION",
 		"AGENT_DEPENDENCY", "DEVICE", "OTHER"}
 	extendedPattern = regexp.MustCompile(`^(0[xX])?[0-9a-fA-F]{1,8}(,(0[xX])?[0-9a-fA-F]{1,8})*$`)
@@ -40,7 +40,7 @@ func readReport(body []byte) (r updatedata.Report, bad *Error) {
 	if _, ok := result.tree["stepResults"]; ok {
 		r.Steps = result.object("stepResults", false).steps()
 	}
-	if *o.bad == nil && r.Result.Outcome == updatedata.InProgress && r.Steps != nil {
+	if *o.bad == nil && r.Result.Outcome == updatedata.OutcomeInProgress && r.Steps != nil {
 		result.fail("stepResults", "is there, but the update is in progress; leave it out")
 	}
 	return r, *o.bad
@@ -59,7 +59,7 @@ func (o object) result() updatedata.Result {
 		o.fail("outcome", "is %q; give one of: %v", r.Outcome, outcomes)
 	case !slices.Contains(origins, r.Origin):
 		o.fail("failureOrigin", "is %q; give one of: %v", r.Origin, origins)
-	case (r.Outcome == updatedata.Failed) == (r.Origin == notApplicable):
+	case (r.Outcome == updatedata.OutcomeFailed) == (r.Origin == notApplicable):
 		o.fail("failureOrigin", "is %s although the outcome is %s", r.Origin, r.Outcome)
 	case !extendedPattern.MatchString(r.Extended):
 		o.fail("extendedResultCodes", "is %q; give hexadecimal numbers of 32 bits with commas between", r.Extended)
@@ -112,7 +112,8 @@ func (s *Service) record(id string, r updatedata.Report) *Error {
 	d := s.deviceLocked(id)
 	w := d.workflow(r.WorkflowID)
 	if w == nil {
-		return refusef(updatedata.UnknownWorkflow, "workflowId", "workflow %q was not offered to this device", r.WorkflowID)
+		return refusef(updatedata.CodeUnknownWorkflow, "workflowId", "workflow %q was not offered to this device",
+			r.WorkflowID)
 	}
 	if bad := s.checkStepsLocked(w, &r); bad != nil {
 		return bad
@@ -125,9 +126,9 @@ func (s *Service) record(id string, r updatedata.Report) *Error {
 			w.Repeated++
 			return nil
 		case !last.Result.Outcome.Terminal():
-		case w.Outcome() == updatedata.Succeeded && r.Result.Outcome == updatedata.Skipped:
+		case w.Outcome() == updatedata.OutcomeSucceeded && r.Result.Outcome == updatedata.OutcomeSkipped:
 		default:
-			return refusef(updatedata.ReportConflict, "installResult.outcome",
+			return refusef(updatedata.CodeReportConflict, "installResult.outcome",
 				"workflow %q is reported as %s already", r.WorkflowID, last.Result.Outcome)
 		}
 	}
@@ -149,7 +150,7 @@ func (s *Service) checkStepsLocked(w *updatedata.Workflow, r *updatedata.Report)
 	if release == nil || r.Steps == nil || len(r.Steps) == len(release.update.Steps) {
 		return nil
 	}
-	return refusef(updatedata.InvalidRequest, "installResult.stepResults",
+	return refusef(updatedata.CodeInvalidRequest, "installResult.stepResults",
 		"installResult.stepResults has %d members, the update has %d steps", len(r.Steps),
 		len(release.update.Steps)).numbered(numberIncomplete)
 }

@@ -289,8 +289,8 @@ func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 1, h.Drop("dev-1"))
 		time.Sleep(10 * time.Minute)
-		require.Zero(t, h.CountC2D("dev-1", hubdata.DeadLettered))
-		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Zero(t, h.CountC2D("dev-1", hubdata.C2DDeadLettered))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.C2DCompleted))
 	})
 }
 

@@ -127,10 +127,10 @@ func (m *module) handler(name string) device.MessageHandler {
 
 // input sends the module a message, and waits until it was settled.
 func (m *module) input(t *testing.T, name, body string) {
-	n := m.hub.CountInputs(id, hubdata.Completed)
+	n := m.hub.CountInputs(id, hubdata.C2DCompleted)
 	require.NoError(t, m.hub.SendInput(id, name, hubdata.C2D{Body: []byte(body), ConnectionDeviceID: "dev-1",
 		ConnectionModuleID: "sender"}))
-	require.NoError(t, m.hub.WaitInputs(m.ctx, id, hubdata.Completed, n+1))
+	require.NoError(t, m.hub.WaitInputs(m.ctx, id, hubdata.C2DCompleted, n+1))
 }
 
 func messages(t *testing.T, m *module) {
@@ -190,7 +190,7 @@ func unhandled(t *testing.T, m *module) {
 	}
 	m.input(t, "in", "last")
 	require.Equal(t, []string{"in: in last from dev-1/sender"}, m.list())
-	require.Zero(t, m.hub.CountInputs(id, hubdata.Enqueued)+m.hub.CountInputs(id, hubdata.Invisible))
+	require.Zero(t, m.hub.CountInputs(id, hubdata.C2DEnqueued)+m.hub.CountInputs(id, hubdata.C2DInvisible))
 	require.EqualValues(t, n, m.Stats().InputsUnhandled)
 }
 
@@ -243,7 +243,7 @@ func comesBack(t *testing.T, m *module) {
 		m.hub.Cut()
 		require.NoError(t, m.hub.SendInput(id, "in", hubdata.C2D{Body: []byte("while away")})) // it waits
 		require.NoError(t, m.Send(m.ctx, &transport.Message{Output: "o", Body: []byte(strconv.Itoa(i))}))
-		require.NoError(t, m.hub.WaitInputs(m.ctx, id, hubdata.Completed, i+1))
+		require.NoError(t, m.hub.WaitInputs(m.ctx, id, hubdata.C2DCompleted, i+1))
 		_, err := m.hub.Hub.PatchDesired(id, `{"i":`+strconv.Itoa(i)+`}`)
 		require.NoError(t, err)
 		r, err := m.hub.CallMethod(m.ctx, id, hubdata.MethodCall{Name: "ping"})
@@ -280,7 +280,7 @@ func routed(t *testing.T, m *module) {
 		}
 	}
 	require.NoError(t, m.Flush(m.ctx))
-	require.NoError(t, m.hub.WaitInputs(m.ctx, "dev-1/mod-2", hubdata.Completed, n*(1+ignored)))
+	require.NoError(t, m.hub.WaitInputs(m.ctx, "dev-1/mod-2", hubdata.C2DCompleted, n*(1+ignored)))
 	require.Equal(t, want, m.list())
 	require.EqualValues(t, n*ignored, receiver.Stats().InputsUnhandled)
 	require.Len(t, m.hub.Messages(), n, "the hub has them, too")
