@@ -61,7 +61,7 @@ var forms = []string{
 	`Authorization:\r\n Bearer §`, `Authorization:\n\tBearer\n\t§`, `Authorization: Basic\\r\\n §`,
 	`Cookie: a=b;\r\n\tsession=§`, "Cookie%3A%20a%3Db%0D%0A%20session%3D§", "\"Authorization\": \"Basic\r\n §\"",
 	`Authorization: Bearer "§"`, `Authorization: Basic "§"`, `Authorization: token "§"`, `Authorization: Bearer \"§\"`,
-	`Authorization: Bearer "§`, "Authorization: Bearer \"§\n", "Authorization: Basic\r\n \"§\"",
+	`Authorization: &quot;§`, `Authorization: Bearer "§`, "Authorization: Bearer \"§\n", "Authorization: Basic\r\n \"§\"",
 	`Authorization: Digest username = "a", response = "§"`, `Cookie: a= "b"; session= "§"`, `Cookie: a= "b"; c =	"§"`,
 	`Cookie: a=b; session="§`, "Cookie: a=b; session=\"§\nc", `Cookie: a=b; c= "§...`,
 	`Cookie: a=b; session=\"§`, "Cookie: a=b; session='§\r\nc", `Cookie: a=b; c="/§`,

@@ -20,78 +20,56 @@ func (x *scanner) named(begin, end int) (from, to int) {
 	if class == harmless || class == inQuery && !x.inQuery(begin) {
 		return 0, 0
 	}
-	at := end
-	quote := x.quoteAt(at)
-	skip := x.skipSpace
-	if quote != "" {
-		skip = x.skipLines // JSON goes on there
+	at, quoted := x.skipSpace(end), false
+	if n := x.quoteAt(end); n > 0 {
+		at, quoted = x.skipLines(end+n), true // JSON goes on there
 	}
-	at = skip(at + len(quote))
 	for _, sep := range separators {
 		if !strings.HasPrefix(x.lower[at:], sep.text) {
 			continue
 		}
 		at += len(sep.text)
-		if class == inAssignment && sep.prose && quote == "" {
+		prose := sep.prose && !quoted && class != password
+		if prose && class == inAssignment {
 			return 0, 0
 		}
-		prose := sep.prose && quote == "" && at < len(x.s) && x.s[at] == ' '
-		next := skip(at)
+		spaced := strings.HasPrefix(x.s[at:], " ")
 		at = x.skipSpace(at)
-		if sep.prose || strings.HasSuffix(sep.text, "3a") {
-			fold := x.skipFolds(at)
-			switch {
-			case x.startsJSON(next) && !x.startsNamed(next):
-				at = next
-			case quote == "" && fold > at:
-				at, prose = fold, sep.prose
-			}
+		colon := sep.prose || strings.HasSuffix(sep.text, "3a")
+		next := x.skipFolds(at)
+		if quoted {
+			next = x.skipLines(at)
 		}
-		if at == len(x.s) {
+		if colon && next > at { // the value begins on a later line
+			if prose && x.inSentence(next) {
+				return 0, 0
+			}
+			return next, len(x.s)
+		}
+		prose = prose && spaced
+		if class == header && prose && x.inSentence(at) {
 			return 0, 0
 		}
 		if class == header {
-			return x.header(at, prose, quote != "")
+			return x.header(at)
 		}
-		if class != password && (sep.prose && x.s[at] == '{' ||
-			strings.HasSuffix(sep.text, "3a") && strings.HasSuffix(x.escapedBracket(at), "7b")) {
+		if class != password && (sep.prose && x.prefix(at, "{") > 0 ||
+			!sep.prose && colon && x.prefix(at, "%7b", "%257b") > 0) {
 			return 0, 0 // its members are scanned separately
 		}
-		if from, to = x.value(at, sep.escaped, quote != ""); from != at { // in quotes or brackets
-			if q := x.quoteAt(at); q != "" && x.attribute(x.skipSpace(min(to+len(q), len(x.s)))) {
-				return 0, 0 // the name follows
-			}
+		if from, to = x.value(at, sep.escaped); from != at { // in quotes or brackets
 			return from, to
 		}
-		more := x.nested(from)
-		if more <= to && prose && class != password && isWord(x.s[from:to]) {
+		more := x.nested(at)
+		if prose && more <= to && isWord(x.s[at:to]) {
 			return 0, 0
 		}
-		return from, max(to, more)
+		return at, max(to, more)
 	}
-	if x.attribute(at) { // <add key="Password" value="..."/>
-		return x.value(at+len("value="), false, false)
+	if n := x.prefix(at, "value="); n > 0 { // <add name="Password" value="..."/>
+		return x.value(at+n, false)
 	}
 	return 0, 0
-}
-
-// startsNamed reports whether the quoted name of a secret begins at i, before its separator.
-func (x *scanner) startsNamed(i int) bool {
-	quote := x.quoteAt(i)
-	if quote == "" {
-		return false
-	}
-	from, to := x.value(i, false, false)
-	if nameClass(x.s[from:to]) == harmless || to == len(x.s) {
-		return false
-	}
-	at := x.skipLines(min(to+len(quote), len(x.s)))
-	for _, sep := range separators {
-		if strings.HasPrefix(x.lower[at:], sep.text) {
-			return true
-		}
-	}
-	return false
 }
 
 // nested returns the end of a secret that the text at i announces, as in "token: Bearer x".
@@ -110,8 +88,6 @@ func (x *scanner) nested(i int) (to int) {
 	}
 	return to
 }
-
-func (x *scanner) attribute(at int) bool { return strings.HasPrefix(x.lower[at:], "value=") }
 
 // inQuery reports whether the name at begin is a parameter in a URL.
 func (x *scanner) inQuery(begin int) bool {

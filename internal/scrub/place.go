@@ -1,6 +1,9 @@
 package scrub
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // maxUserinfo bounds the search for the end of a user and password.
 const maxUserinfo = 1 << 10
@@ -84,7 +87,7 @@ func (x *scanner) flag(i int) (from, to int) {
 		x.s[end+1] == '-' {
 		return 0, 0
 	}
-	return x.value(end+1, false, false)
+	return x.value(end+1, false)
 }
 
 // schemes are HTTP authentication schemes, which precede a secret.
@@ -95,19 +98,19 @@ func (x *scanner) scheme(begin, end int) (from, to int) {
 	if end >= len(x.s) || x.s[end] != ' ' && x.s[end] != '\t' && x.s[end] != '+' && !strings.HasPrefix(x.s[end:], "%20") {
 		return 0, 0
 	}
-	name := x.lower[begin:end]
-	for _, s := range schemes {
-		if name != s {
-			continue
-		}
-		from = x.skipSpace(end)
-		to = x.unquoted(from, false)
-		if isWord(x.s[from:to]) || isParameter(x.s[from:to]) {
-			return 0, 0
-		}
-		return from, to
+	if !slices.Contains(schemes[:], x.lower[begin:end]) {
+		return 0, 0
 	}
-	return 0, 0
+	from = x.skipSpace(end)
+	head := *x // else a text of many schemes takes time
+	head.s = x.s[:min(len(x.s), from+20)]
+	if isParameter(head.s[from:head.unquoted(from, false)]) {
+		return 0, 0
+	}
+	if to = x.unquoted(from, false); isWord(x.s[from:to]) {
+		return 0, 0
+	}
+	return from, to
 }
 
 // isWord reports whether s is a word of a sentence, rather than a secret.

@@ -6,8 +6,6 @@ type scanner struct {
 	s, lower string
 	runEnd   int    // each run of letters is examined once
 	depth    int    // recursion depth of nested
-	open     int    // lists and objects without an end
-	plain    [2]int // the last value without quotes
 	nextAt   [2]int // the next "@" and "%40"
 	base64   base64 // the last text of base64
 }
@@ -77,48 +75,37 @@ func (x *scanner) escapes(i, end int) (n int) {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
-func (x *scanner) skipSpace(i int) int {
-	for i < len(x.s) {
-		switch {
-		case x.s[i] == ' ' || x.s[i] == '\t' || x.s[i] == '+':
-			i++
-		case strings.HasPrefix(x.s[i:], "%20") || strings.HasPrefix(x.s[i:], "%09"):
-			i += 3
-		case strings.HasPrefix(x.s[i:], `\t`):
-			i += 2
-		default:
-			return i
+// prefix returns the length of the first of texts that begins at i, 0 for none.
+func (x *scanner) prefix(i int, texts ...string) int {
+	for _, text := range texts {
+		if strings.HasPrefix(x.lower[i:], text) {
+			return len(text)
 		}
+	}
+	return 0
+}
+
+// skip returns the end of the run of texts that begins at i.
+func (x *scanner) skip(i int, texts ...string) int {
+	for n := -1; n != 0; i += n {
+		n = x.prefix(i, texts...)
 	}
 	return i
 }
 
-// lineEnds are the ends of lines, also escaped ones, and blanks that are escaped twice.
-var lineEnds = [...]string{"\n", "\r", `\n`, `\r`, `\\n`, `\\r`, "%0a", "%0d", "%250a", "%250d", `\\t`, "%2520"}
+// blanks are blanks, then the ends of lines and the blanks that are escaped twice.
+var blanks = [...]string{" ", "\t", "+", "%20", "%09", `\t`,
+	"\n", "\r", `\n`, `\r`, `\\n`, `\\r`, "%0a", "%0d", "%250a", "%250d", `\\t`, "%2520"}
+
+func (x *scanner) skipSpace(i int) int { return x.skip(i, blanks[:6]...) }
 
 // skipLines is like skipSpace and also skips line ends.
-func (x *scanner) skipLines(i int) int {
-	for begin := -1; begin != i; {
-		begin = i
-		i = x.skipSpace(i)
-		for _, end := range lineEnds {
-			if strings.HasPrefix(x.lower[i:], end) {
-				i += len(end)
-				break
-			}
-		}
-	}
-	return i
-}
+func (x *scanner) skipLines(i int) int { return x.skip(i, blanks[:]...) }
 
-// skipFolds is like skipSpace and also skips line ends before a blank, where a header goes on.
+// skipFolds is like skipLines if a blank is last, where a header goes on; else it returns i.
 func (x *scanner) skipFolds(i int) int {
-	i = x.skipSpace(i)
-	at := x.skipLines(i)
-	for _, blank := range [...]string{" ", "\t", "+", `\t`, "%20", "%09", "%2520"} {
-		if strings.HasSuffix(x.lower[i:at], blank) {
-			return at
-		}
+	if next := x.skipLines(i); next > i && strings.IndexByte(" \t+t09", x.s[next-1]) >= 0 {
+		return next
 	}
 	return i
 }
@@ -127,18 +114,8 @@ func (x *scanner) skipFolds(i int) int {
 var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22", "%27", "&quot;", "&#34;", "&#39;",
 	"&apos;", `"`, "'", "`"}
 
-// quoteAt returns the quote that begins at i, empty for none.
-func (x *scanner) quoteAt(i int) string {
-	if i == len(x.s) || strings.IndexByte("\\%&\"'`", x.s[i]) < 0 {
-		return ""
-	}
-	for _, q := range quotes {
-		if strings.HasPrefix(x.lower[i:], q) {
-			return q
-		}
-	}
-	return ""
-}
+// quoteAt returns the length of the quote that begins at i, 0 for none.
+func (x *scanner) quoteAt(i int) int { return x.prefix(i, quotes[:]...) }
 
 // lowered returns s with ASCII letters in lower case; byte offsets stay the same.
 func lowered(s string) string {

@@ -23,25 +23,20 @@ func TestText(t *testing.T) {
 		{"attribute without a value", "password value=", "password value="},
 		{"quoted", `pwd="two words", host`, `pwd="(hidden)", host`},
 		{"indented JSON", "{\n  \"a\" : 1,\n  \"token\" :\n    \"abc\",\n  \"b\" : 2\n}",
-			"{\n  \"a\" : 1,\n  \"token\" :\n    \"(hidden)\",\n  \"b\" : 2\n}"},
-		{"indented JSON with a list", "{\n  \"token\" : [\n    \"a\"\n  ],\n  \"b\" : 2\n}",
-			"{\n  \"token\" : [(hidden)],\n  \"b\" : 2\n}"},
+			"{\n  \"a\" : 1,\n  \"token\" :\n    (hidden)"},
+		{"indented JSON with a list", "{\n  \"token\" : [\n    \"a\"\n  ],\n  \"b\" : 2\n}", "{\n  \"token\" : [(hidden)"},
 		{"JSON in a URL", "?q=%7B%22token%22%3A%20%22abc%22%2C%22b%22%3A2%7D&x=1",
 			"?q=%7B%22token%22%3A%20%22(hidden)%22%2C%22b%22%3A2%7D&x=1"},
-		{"a list in a URL", "%22token%22%3A%5B%22a%22%5D%2C%22b%22%3A2&x=1",
-			"%22token%22%3A%5B(hidden)%5D%2C%22b%22%3A2&x=1"},
-		{"an apostrophe in braces", "password: {it's}\nconnect: refused\nuser: {x}\n",
-			"password: {(hidden)}\nconnect: refused\nuser: {x}\n"},
-		{"an apostrophe in braces that do not end", "password: {it's\nconnect: refused",
-			"password: {(hidden)\nconnect: refused"},
-		{"a list over lines without quotes", "token: [\n  abc\n]\nconnect: refused", "token: [(hidden)]\nconnect: refused"},
-		{"a header in braces that do not end", "Authorization: {abc\nconnect: refused",
-			"Authorization: {(hidden)\nconnect: refused"},
-		{"a list that does not end", "token: [abc\nconnect: refused", "token: [(hidden)\nconnect: refused"},
-		{"braces that do not end", "Pwd={abc\nconnect: refused", "Pwd={(hidden)\nconnect: refused"},
-		{"in braces", "Pwd={hunter2;x};Uid=u", "Pwd={(hidden)};Uid=u"},
+		{"a list in a URL", "%22token%22%3A%5B%22a%22%5D%2C%22b%22%3A2&x=1", "%22token%22%3A(hidden)&x=1"},
+		{"a list over lines without quotes", "token: [\nabc\n]\nconnect: refused", "token: [(hidden)"},
+		{"in braces", "Pwd={hunter2;x};Uid=u", "Pwd={(hidden)"},
+		{"a quote that does not end", "pwd='it\nconnect: refused", "pwd='(hidden)\nconnect: refused"},
+		{"an escape in quotes", `pwd="a\" b", host`, `pwd="(hidden)`},
+		{"a name in quotes", `key="Password" value="abc"`, `key="(hidden)`},
 		{"in a quoted URL", `Get "https://t.example/?access_token=eyJ.a.b": EOF`,
 			`Get "https://t.example/?access_token=(hidden)": EOF`},
+		{"before a cause", `Post "https://h/x?sig=abc&se=1": dial tcp 10.0.0.1:443: connect: connection refused`,
+			`Post "https://h/x?sig=(hidden)&se=1": dial tcp 10.0.0.1:443: connect: connection refused`},
 		{"user of a URL", "dial https://user:pass@proxy.example:8080/a: refused",
 			"dial https://(hidden)@proxy.example:8080/a: refused"},
 		{"password with an at sign and a slash", "dial https://u:p@ss/hunter2@host/x: refused",
@@ -65,14 +60,11 @@ func TestText(t *testing.T) {
 		{"header", "Authorization: Bearer eyJabc", "Authorization: Bearer (hidden)"},
 		{"a scheme in a header without a blank", "Cookie:basic]", "Cookie:(hidden)"},
 		{"header in quotes", `curl -H "Authorization: Basic dTpodW50ZXIyeA=" "https://h/x" failed`,
-			`curl -H "Authorization: Basic (hidden)" "https://h/x" failed`},
-		{"header in quotes that ends with an equals sign", `bad "Authorization: Basic dTpodW50ZXIyeA=": refused`,
-			`bad "Authorization: Basic (hidden)": refused`},
-		{"header whose value is in quotes",
-			`Authorization: Bearer "abc1", refused`, `Authorization: Bearer "(hidden)", refused`},
-		{"folded header", "Authorization: Bearer eyJabc\r\n def\r\nAccept: a", "Authorization: Bearer (hidden)\r\nAccept: a"},
-		{"header folded before its value", "Authorization:\r\n Bearer abc1\nAccept: a",
-			"Authorization:\r\n Bearer (hidden)\nAccept: a"},
+			`curl -H "Authorization: Basic (hidden)`},
+		{"header whose value is in quotes", "Authorization: 'abc'\nAccept: a", "Authorization: (hidden)\nAccept: a"},
+		{"folded header", "Authorization: Bearer eyJabc\r\n def\r\nAccept: a", "Authorization: Bearer (hidden)"},
+		{"header folded before its value", "Authorization:\r\n Bearer abc1\nAccept: a", "Authorization:\r\n (hidden)"},
+		{"padding after a scheme", "Basic abcd=, refused", "Basic (hidden), refused"},
 		{"folded sentence", "token:\n  expired\nauthorization:\n  denied", "token:\n  expired\nauthorization:\n  denied"},
 		{"inside a word", "design=1 monkey=2", "design=1 monkey=2"},
 		{"several", "sig=a&token=b", "sig=(hidden)&token=(hidden)"},
@@ -92,20 +84,13 @@ func TestText(t *testing.T) {
 // The time grows with the length, not with its square.
 func TestLongHostileTextsTakeLittleTime(t *testing.T) {
 	for _, part := range []string{"basic%20a=", `cookie%3a1=cookie\n`, `cookie:{a}"`, "/-----key", "token: [\n", "://",
-		"cookie:a='", "cookie:a='a\n ", "authorization:basic 'a\n", "cookie:='=`=%22x", "cookie:'   "} {
+		"cookie:a='", "cookie:a='a\n ", "authorization:basic 'a\n", "cookie:='=`=%22x", "cookie:'   ",
+		"pwd='' ", "pwd='a\n"} {
 		begin := time.Now()
 		scrub.Text(strings.Repeat(part, 128<<10/len(part)))
 		if took := time.Since(begin); took > 2*time.Second {
 			t.Errorf("%q: %v", part, took)
 		}
-	}
-}
-
-func TestManyUnclosedListsHideTheRest(t *testing.T) {
-	const line = "token: [a\n"
-	want := strings.Repeat("token: [(hidden)\n", 16) + "token: [(hidden)"
-	if got := scrub.Text(strings.Repeat(line, 100)); got != want {
-		t.Errorf("got %q", got)
 	}
 }
 
