@@ -84,6 +84,11 @@ var forms = []string{
 	"-----BEGIN RSA PRIVATE KEY-----\n§\n-----END RSA PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----`,
 	"-----BEGIN OPENSSH PRIVATE KEY-----\n§",
+	"private_key=-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----",
+	"{\"private_key\": \"-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----\"}",
+	"Bearer -----BEGIN PRIVATE KEY-----\n§",
+	// A name behind a value that hides the rest of its line.
+	"{\"Authorization\":\"Bearer x\",\"password\":\n\"§\"}", "token%3A%5Ba%5D%0Apassword: §",
 }
 
 // secrets replace § in turn.

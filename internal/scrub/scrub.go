@@ -24,6 +24,9 @@ func Text(s string) string {
 			i = max(i+1, to)
 			continue
 		}
+		if strings.Contains(x.lower[from:to], "-----begin") {
+			to = len(s) // the lines of a key follow
+		}
 		out.WriteString(s[done:from])
 		out.WriteString(hidden)
 		done, i = to, to

@@ -27,7 +27,7 @@ func TestText(t *testing.T) {
 		{"indented JSON with a list", "{\n  \"token\" : [\n    \"a\"\n  ],\n  \"b\" : 2\n}", "{\n  \"token\" : [(hidden)"},
 		{"JSON in a URL", "?q=%7B%22token%22%3A%20%22abc%22%2C%22b%22%3A2%7D&x=1",
 			"?q=%7B%22token%22%3A%20%22(hidden)%22%2C%22b%22%3A2%7D&x=1"},
-		{"a list in a URL", "%22token%22%3A%5B%22a%22%5D%2C%22b%22%3A2&x=1", "%22token%22%3A(hidden)&x=1"},
+		{"a list in a URL", "%22token%22%3A%5B%22a%22%5D%2C%22b%22%3A2&x=1", "%22token%22%3A(hidden)"},
 		{"a list over lines without quotes", "token: [\nabc\n]\nconnect: refused", "token: [(hidden)"},
 		{"in braces", "Pwd={hunter2;x};Uid=u", "Pwd={(hidden)"},
 		{"a quote that does not end", "pwd='it\nconnect: refused", "pwd='(hidden)\nconnect: refused"},

@@ -6,14 +6,14 @@ import (
 )
 
 // value returns the value that begins at i, without the quote or bracket that opens it. It ends at
-// the first quote like that if the text before has no escapes, lines and names, else with the line.
+// the first quote like that if the text before has no escapes, lines and names, else as rest says.
 // A list or an object ends with the text.
 func (x *scanner) value(i int, escaped bool) (from, to int) {
 	if from = i + x.quoteAt(i); from > i {
 		quote := x.lower[i:from]
 		n := strings.Index(x.lower[from:], quote) // each part of the text is searched once for each quote
 		if n < 0 || strings.ContainsAny(x.s[from:from+n], "\\\n") || !x.ends(from+n+len(quote)) ||
-			nameClass(x.s[from:from+n]) != harmless {
+			nameClass(x.s[from:from+n]) != harmless && x.prefix(from+n+len(quote), ",", "}") == 0 {
 			return from, x.rest(from)
 		}
 		return from, from + n
@@ -21,18 +21,22 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 	if x.prefix(i, "[", "{") > 0 {
 		return i + 1, len(x.s)
 	}
-	return i, x.unquoted(i, escaped && x.prefix(i, "%7b", "%5b", "%257b", "%255b") == 0)
+	if escaped && x.prefix(i, "%7b", "%5b", "%257b", "%255b") > 0 {
+		return i, len(x.s)
+	}
+	return i, x.unquoted(i, escaped)
 }
 
-// rest returns the end of the line that i is in. If the next line begins with a blank, where a
-// header or a text of JSON goes on, or a list or an object begins at i, it returns the end of the
-// text.
+// rest returns the end of the line that i is in. If that has a quote or a bracket, behind which a
+// value may go on, or if the next line begins with a blank, as that of a header that goes on, it
+// returns the end of the text.
 func (x *scanner) rest(i int) int {
-	n := strings.IndexByte(x.s[i:], '\n')
-	if n < 0 || x.prefix(i, "[", "{") > 0 || x.skipFolds(i+n) > i+n {
+	line, _, _ := strings.Cut(x.s[i:], "\n")
+	to := i + len(line)
+	if strings.ContainsAny(line, "[{\"") || x.skipFolds(to) > to {
 		return len(x.s)
 	}
-	return i + n
+	return to
 }
 
 // unquoted returns the end of a value without quotes.
