@@ -32,11 +32,12 @@ func EscapedSize(s string) int {
 
 // unreserved reports whether b is in the set of RFC 3986 section 2.3, without a branch to predict:
 // in ids letters and digits alternate.
-func unreserved(b byte) bool { return unreservedBits[b>>6]>>(b&63)&1 != 0 }
+func unreserved(b byte) bool { return unreservedBits[b>>5]>>(b&31)&1 != 0 }
 
-var unreservedBits = [4]uint64{
-	0: 1<<'-' | 1<<'.' | (1<<10-1)<<'0',
-	1: (1<<26-1)<<('A'-64) | 1<<('_'-64) | (1<<26-1)<<('a'-64) | 1<<('~'-64),
+var unreservedBits = [8]uint32{
+	1: 1<<('-'-32) | 1<<('.'-32) | (1<<10-1)<<('0'-32),
+	2: (1<<26-1)<<('A'-64) | 1<<('_'-64),
+	3: (1<<26-1)<<('a'-96) | 1<<('~'-96),
 }
 
 // AppendUnescaped appends the unescaped s to dst. ok is false if two hexadecimal digits are missing
