@@ -398,6 +398,7 @@ func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		m := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
+		synctest.Wait() // the hub makes it the receiver after the SUBACK
 		r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
 		require.Error(t, m.End())
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
