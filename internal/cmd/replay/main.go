@@ -9,8 +9,13 @@
 //
 // In a bubble the runtime draws random numbers for the choice of a select with several ready cases,
 // for the order of timers of one instant and for maps. The command replaces these draws, in copies
-// of four files of the runtime that only this build sees (go test -overlay). It also lets one
+// of six files of the runtime that only this build sees (go test -overlay). It also lets one
 // goroutine run at a time, and neither preempts it nor collects garbage: both depend on real time.
+// The timers of a select start in the drawn order, not in that of their addresses, and maps of all
+// processes hash with the same key.
+//
+// What a package initializes at its first use draws, too: in one process, the first of two equal
+// runs may differ from the second.
 //
 // Random numbers of package crypto/rand stay random, so with TLS the sizes of some records differ.
 package main
@@ -103,6 +108,10 @@ func bubbleRand() uint32 {
 			"\tactive  int // other sources of activity\n\tdraws   uint64\n}\n" + draw},
 		{"synctest.go", "\tgp.bubble = bubble\n", fmt.Sprintf("\tbubble.draws = %d\n\tgp.bubble = bubble\n", order)},
 		{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := uint32(uint64(bubbleRand()) * uint64(norder+1) >> 32)"},
+		{"select.go", "\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n", ""},
+		{"select.go", "\tnextp = &gp.waiting\n", "\tnextp = &gp.waiting\n\tfor _, casei := range pollorder {\n" +
+			"\t\tif c := scases[casei].c; c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
+		{"alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = uint64(i+1) * 0x9e3779b97f4a7c15\n"},
 		{"time.go", "t.rand = cheaprand()", "t.rand = bubbleRand()"},
 		{"rand.go", "func rand() uint64 {\n", "func rand() uint64 {\n\tif x, ok := bubbleDraw(); ok {\n\t\treturn x\n\t}\n"},
 		{"proc.go", "func preemptone(pp *p) bool {\n",
