@@ -3,8 +3,10 @@ package httpfront_test
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -442,6 +444,84 @@ func TestConnectionsOverHTTPByDevice(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, h.Connections(""))
 	})
+}
+
+// TestWhatWasAnsweredIsInTheLog is TestWhatWasAcknowledgedIsInTheLog over HTTP.
+func TestWhatWasAnsweredIsInTheLog(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stressHTTP(t, seed) })
+		})
+	}
+}
+
+func stressHTTP(t *testing.T, seed uint64) {
+	const devices, messages = 3, 40
+	rng := rand.New(rand.NewPCG(seed, 1))
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1})
+	var kinds []fault.Kind
+	for k := range fault.Kind(255) {
+		if k.Protocols()&hubdata.HTTP != 0 && k != fault.Forget {
+			kinds = append(kinds, k)
+		}
+	}
+	var plan []fault.Fault
+	var pauses []time.Duration
+	for range 40 {
+		f := fault.Fault{
+			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5),
+				429, 0},
+			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))),
+			Rate: 10,
+		}
+		if f.Kind.Lasts() {
+			f.Times = 0
+		}
+		plan = append(plan, f)
+		pauses = append(pauses, time.Duration(rng.Int64N(int64(3*time.Second))))
+	}
+	var wg sync.WaitGroup
+	for i := range devices {
+		d := hubtest.AddDevice(t, h, fmt.Sprint("d", i))
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+		p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
+		p.Client.Timeout = 5 * time.Second
+		wg.Go(func() {
+			for n := 0; n < messages; time.Sleep(time.Second) {
+				r, err := p.Try("POST", "/devices/"+d.ID+"/messages/events"+hubtest.Version, fmt.Sprint("body ", n),
+					"iothub-messageid",
+					fmt.Sprint(n))
+				if err == nil && r.StatusCode == 204 {
+					n++
+				}
+			}
+		})
+	}
+	fired := 0
+	var faults []*testbroker.Injected
+	for i, f := range plan {
+		time.Sleep(pauses[i])
+		faults = append(faults, h.Inject(f))
+	}
+	wg.Wait()
+	for _, in := range faults {
+		fired += in.Fired()
+	}
+	require.NotZero(t, fired)
+	next := make(map[string]int)
+	for _, m := range h.Messages() {
+		var n int
+		_, err := fmt.Sscan(m.MessageID, &n)
+		require.NoError(t, err)
+		if n > next[m.DeviceID] {
+			t.Errorf("%s: message %d is missing", m.DeviceID, next[m.DeviceID])
+		}
+		next[m.DeviceID] = max(next[m.DeviceID], n+1)
+	}
+	for i := range devices {
+		require.Equal(t, messages, next[fmt.Sprint("d", i)])
+	}
+	require.Empty(t, h.Conflicts())
 }
 
 // On real sockets a reset overtakes data, and an orderly end does not.

@@ -1,6 +1,8 @@
 package hub_test
 
 import (
+	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -422,6 +424,87 @@ func TestForgetSession(t *testing.T) {
 		_, present = hubtest.Keeper(t, h, d)
 		require.Equal(t, byte(1), present)
 	})
+}
+
+// TestTwoWayTraffic sends 10,000 messages each way at full speed, to a client that reads and writes
+// independently.
+func TestTwoWayTraffic(t *testing.T) {
+	for name, open := range hubtest.TwoWays(t) {
+		t.Run(name, func(t *testing.T) {
+			n := 10000
+			if strings.HasPrefix(name, "WebSocket") {
+				n = 3000 // WebSocket messages cost more time
+			}
+			h, d, conn := open(t)
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+			require.Equal(t, []byte{1}, w.Subscribe(1, hubtest.DeviceBound))
+			read := make(chan []string, 1)
+			acks := make(chan uint16, n)
+			go func() { // the client's reader
+				var bodies []string
+				pubacks := 0
+				for pubacks < n || len(bodies) < n {
+					kind, body, err := w.Read()
+					if err != nil {
+						t.Errorf("after %d PUBACKs and %d commands: %v", pubacks, len(bodies), err)
+						break
+					}
+					if kind == hubtest.Puback {
+						pubacks++
+						continue
+					}
+					topic := binary.BigEndian.Uint16(body)
+					body = body[2+topic:]
+					acks <- binary.BigEndian.Uint16(body)
+					bodies = append(bodies, string(body[2:]))
+				}
+				close(acks)
+				read <- bodies
+			}()
+			sent := make(chan error, 1)
+			go func() { // the cloud
+				for i := range n {
+					for {
+						err := h.SendC2D("dev-1", hubdata.C2D{Body: []byte(fmt.Sprint(i))})
+						if err == nil {
+							break
+						}
+						if err := h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, i-40); err != nil {
+							sent <- err
+							return
+						}
+					}
+				}
+				sent <- nil
+			}()
+			for i := range n { // the client's writer
+				w.Send(hubtest.PublishBytes(2, uint16(i%60000+1), hubtest.Events, fmt.Sprint(i)))
+				for more := true; more; {
+					select {
+					case id, ok := <-acks:
+						if more = ok; ok {
+							hubtest.Ack(w, id)
+						}
+					default:
+						more = false
+					}
+				}
+			}
+			for id := range acks {
+				hubtest.Ack(w, id)
+			}
+			require.NoError(t, <-sent)
+			bodies := <-read
+			require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, n))
+			require.Equal(t, n, h.Len())
+			for i, m := range h.Messages() {
+				require.Equal(t, fmt.Sprint(i), string(m.Body))
+				require.Equal(t, fmt.Sprint(i), bodies[i])
+			}
+			require.Empty(t, h.Conflicts())
+		})
+	}
 }
 
 // TestClientThatDoesNotRead sends more than a client that does not read can get.

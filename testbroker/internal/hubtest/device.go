@@ -1,6 +1,7 @@
 package hubtest
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -242,6 +244,56 @@ func Certified(d hubdata.Device) Connect {
 		c.User = d.HostName + "/" + c.ClientID + "/?api-version=2021-04-12"
 	}
 	return c
+}
+
+// TwoWays returns connections of every kind to a hub.
+func TwoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
+	type hub struct {
+		*testbroker.Hub
+		addr net.Addr
+	}
+	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (
+		*testbroker.Hub, hubdata.Device, net.Conn) {
+		return func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
+			h, d := NewHub(t, nil)
+			var addr net.Addr
+			if listen != nil {
+				var err error
+				addr, err = listen(h)
+				require.NoError(t, err)
+			}
+			conn, err := dial(hub{h, addr})
+			require.NoError(t, err)
+			return h, d, conn
+		}
+	}
+	const any = "127.0.0.1:0"
+	return map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn){
+		"memory": open(nil, func(h hub) (net.Conn, error) {
+			return h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
+		}),
+		"TCP": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.Listen(testbroker.PortMQTT, any)
+		}, func(h hub) (net.Conn, error) {
+			return net.Dial("tcp", h.addr.String())
+		}),
+		"TLS": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.Listen(testbroker.PortMQTTS, any)
+		}, func(h hub) (net.Conn, error) {
+			return tls.Dial("tcp", h.addr.String(), h.ClientTLS())
+		}),
+		"WebSocket in memory": open(nil, func(h hub) (net.Conn, error) {
+			ws, _, err := WebDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
+			return &WebConn{Conn: ws}, err
+		}),
+		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) {
+			return h.Listen(testbroker.PortHTTPS, any)
+		}, func(h hub) (net.Conn, error) {
+			dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: h.ClientTLS()}
+			ws, _, err := dialer.Dial("wss://"+h.addr.String()+"/$iothub/websocket", nil)
+			return &WebConn{Conn: ws, Frame: 40}, err
+		}),
+	}
 }
 
 // DialWeb connects over WebSocket for MQTT.
