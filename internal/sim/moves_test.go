@@ -65,7 +65,7 @@ func simulateMoves(t *testing.T, withOutbox bool, draw func(seed uint64) *movePl
 }
 
 // moveCounts says what a number of runs have met.
-type moveCounts struct{ moved, asked, requests, refused, spread, desired, restarts, renewed int }
+type moveCounts struct{ moved, asked, requests, refused, spread, mixed, desired, restarts, renewed int }
 
 func (n *moveCounts) add(j *journey) {
 	n.moved += j.asks.moved
@@ -76,14 +76,17 @@ func (n *moveCounts) add(j *journey) {
 			n.refused++
 		}
 	}
-	full := 0
-	for _, k := range j.perHub {
+	var full [2]int // hubs with messages, of even and odd numbers: of both kinds if there are two
+	for i, k := range j.perHub {
 		if k > 0 {
-			full++
+			full[i%2]++
 		}
 	}
-	if full > 1 {
+	if full[0]+full[1] > 1 {
 		n.spread++
+	}
+	if full[0] > 0 && full[1] > 0 {
+		n.mixed++
 	}
 	n.desired += j.told
 	n.restarts += j.restarts

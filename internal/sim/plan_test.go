@@ -124,6 +124,7 @@ func (p *plan) String() string {
 func drawPlan(seed uint64, e engine) *plan {
 	p := drawCommon(seed)
 	p.engine = e
+	p.tls = p.tls || e.name == "http/2" // which takes TLS
 	p.tokenLife = durations(rand.New(rand.NewPCG(seed, 4)))(2*time.Minute, 4*time.Minute)
 	if draw := drawers[e.protocol]; draw != nil {
 		draw(p, rand.New(rand.NewPCG(seed, 100+uint64(e.protocol))))

@@ -95,6 +95,7 @@ func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: fmt.Sprint(i)}, nil))
 			require.NoError(t, c.Flush(t.Context())) // after minutes, if the hub may lift its refusal
 			require.Equal(t, before+1, hubs[to].Len())
+			require.Equal(t, fmt.Sprint(i), hubs[to].Messages()[before].MessageID)
 			require.Equal(t, to, tr.Assignment().Hub)
 			require.Equal(t, hubs[to].ConnectionProfile(), tr.Assignment().ConnectionProfile)
 			_, err = c.PatchReported(t.Context(), fmt.Appendf(nil, `{"n":%d}`, i))

@@ -62,7 +62,9 @@ func TestADeviceWithATPMMoves(t *testing.T) {
 		send(c)
 		require.NoError(t, c.Close())
 		require.Len(t, hubs["hub1.example.test"].Messages(), 1)
-		require.Len(t, hubs["hub2.example.test"].Messages(), 1)
+		moved := hubs["hub2.example.test"].Messages()
+		require.Len(t, moved, 1)
+		require.Equal(t, "dev-2", moved[0].DeviceID)
 
 		asked := len(d.Requests())
 		time.Sleep(time.Hour)

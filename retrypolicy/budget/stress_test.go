@@ -37,16 +37,16 @@ func TestSharedStateUnderStress(t *testing.T) {
 	}
 }
 
-// stress reports whether calls succeeded, whether the quota refused some, and whether some were
-// rejected.
+// stress reports whether the breaker was half-open, calls succeeded, the quota refused some, and
+// some were rejected.
 func stress(t *testing.T, wait bool) bool {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	const users, calls, size = 2000, 4, 300
+	const users, calls, size, probes = 2000, 4, 300, 3
 	tokens := policytest.Must(budget.NewTokenBucket(size, 0, 20))
 	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: tokens}))
 	breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{
-		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: 3,
+		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
 		Successes: 5, Wait: wait,
 	}))
 	throttle := policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{
@@ -61,13 +61,22 @@ func stress(t *testing.T, wait bool) bool {
 		Jitter: retrypolicy.JitterFull}}
 	chain := quota.Wrap(breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(shares.Wrap(curve))))))
 
-	var outside, succeeded, outOfQuota, rejected atomic.Bool
+	var outside, crowded, halfOpen, succeeded, outOfQuota, rejected atomic.Bool
 	testkit.Bubble(t, func(t *testing.T) {
 		began := time.Now()
 		// The service is down for 3 s in every 10, and short of capacity in between.
 		serve := func(ctx context.Context, rng *rand.Rand) error {
 			if n := tokens.Tokens(time.Now()); n < 0 || n > size {
 				outside.Store(true)
+			}
+			if rng.IntN(4) == 0 { // not each time: a look also moves the breaker on
+				b := breaker.Status(time.Now())
+				if b.InFlight == 0 || b.Probes > min(b.InFlight, probes) {
+					crowded.Store(true)
+				}
+				if b.State == budget.BreakerHalfOpen {
+					halfOpen.Store(true)
+				}
 			}
 			select {
 			case <-ctx.Done():
@@ -135,10 +144,13 @@ func stress(t *testing.T, wait bool) bool {
 	if outside.Load() {
 		t.Errorf("seed %d: the quota's tokens left their bounds", seed)
 	}
+	if crowded.Load() {
+		t.Errorf("seed %d: the breaker let in too many probes, or forgot an attempt", seed)
+	}
 	if n := tokens.Tokens(time.Now()); n != size {
 		t.Errorf("seed %d: %d tokens after decades of refill, want %d", seed, n, size)
 	}
-	return succeeded.Load() && outOfQuota.Load() && rejected.Load()
+	return halfOpen.Load() && succeeded.Load() && outOfQuota.Load() && rejected.Load()
 }
 
 var errStress = retrypolicy.Permanent(errors.New("a fault of the operation"))

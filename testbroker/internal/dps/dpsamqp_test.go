@@ -83,7 +83,10 @@ func (l *dpsLinks) request(m *amqp.Message) dpsAnswer {
 }
 
 func retryAfter(properties map[string]any) string {
-	if v, ok := properties["Retry-After"]; ok {
+	switch v := properties["Retry-After"]; {
+	case v != properties["retry-after"]:
+		return fmt.Sprint("two values: ", properties)
+	case v != nil:
 		return fmt.Sprint(v)
 	}
 	return ""
