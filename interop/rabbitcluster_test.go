@@ -22,7 +22,8 @@ const (
 	// queueMQTT is a quorum queue that gets every message published over MQTT below site/.
 	queueMQTT    = "mqtt"
 	rabbitCookie = "HUBLINEINTEROP"
-	// rabbitBoot bounds the start of a node. After a kill it takes 5 s, sometimes a minute.
+	// rabbitBoot bounds the start of a node, and of the cluster. After a kill it takes 5 s, sometimes
+	// a minute.
 	rabbitBoot = 3 * time.Minute
 )
 
@@ -122,10 +123,12 @@ func startRabbits(t testing.TB, nodes int) *rabbitCluster {
 	}
 	file := filepath.Join(top, "definitions.json")
 	require.NoError(t, os.WriteFile(file, definitions, 0o600))
-	ctl := exec.CommandContext(soon(t), rabbitctl, "-n", c.node[0].name, "import_definitions", file)
+	boot, cancel := context.WithTimeout(t.Context(), rabbitBoot) // it waits for nodes that still join
+	defer cancel()
+	ctl := exec.CommandContext(boot, rabbitctl, "-n", c.node[0].name, "import_definitions", file)
 	ctl.Env = append(os.Environ(), c.node[0].env...)
 	out, err := ctl.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	require.NoError(t, err, "rabbitmqctl import_definitions: %s", out)
 	return c
 }
 
