@@ -25,7 +25,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func main() {
@@ -88,8 +87,11 @@ func begin(ctx context.Context, client *device.Client, own *setup.Device) error 
 	if _, err := client.PatchReported(ctx, []byte(`{"fan":{"on":true,"speed":3}}`)); err != nil {
 		return err
 	}
-	uploader, err := fileupload.New(own.Creds, &fileupload.Options{Network: netopt.Options{Addr: own.Web.Addr,
-		TLS: own.Web.TLS}})
+	web, err := own.Web(ctx)
+	if err != nil {
+		return err
+	}
+	uploader, err := fileupload.New(own.Creds, &fileupload.Options{Network: web})
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,8 @@
 // was lost.
 //
 // Without a connection string it starts its own hub, which runs a schedule of faults while the
-// device sends. The exit status is 0 only if every reading arrived unchanged and every fault
-// happened.
+// device sends. The exit status is 0 only if every reading arrived unchanged and every fault whose
+// time came happened.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
@@ -97,14 +97,16 @@ func run(ctx context.Context, s settings) error {
 	flushErr := client.Flush(flushCtx)
 	stats := client.Stats()
 	closeErr := client.Close()
-	if sendErr != nil {
-		flushErr = nil // has the same cause
-	}
-	if errors.Is(sendErr, context.Canceled) {
-		say("interrupted: what was accepted was flushed")
-		sendErr = nil
-	} else if sendErr == nil {
+	switch {
+	case sendErr == nil:
 		sendErr = faults.missing()
+	case !errors.Is(sendErr, context.Canceled):
+		flushErr = nil // has the same cause
+	default:
+		sendErr = nil
+		if flushErr == nil {
+			say("interrupted: what was accepted was flushed")
+		}
 	}
 	return errors.Join(sendErr, flushErr, closeErr, readings.ledger(stats, own.Hub))
 }

@@ -3,9 +3,21 @@ package main
 import (
 	"testing"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/stretchr/testify/require"
 )
+
+// A run that ends before the schedule does is no failure.
+func TestFaultsWhoseTimeDidNotComeAreNotMissing(t *testing.T) {
+	hub, err := testbroker.New(nil)
+	require.NoError(t, err)
+	defer hub.Close()
+	f := &faults{steps: schedule[:2], injected: make([]*testbroker.Injected, 2)}
+	require.NoError(t, f.missing())
+	f.injected[0] = hub.Inject(f.steps[0].fault)
+	require.ErrorContains(t, f.missing(), f.steps[0].what)
+}
 
 // The ledger finds missing or changed readings, and nothing else.
 func TestLedgerComparesNumberAndBody(t *testing.T) {

@@ -70,8 +70,9 @@ type Device struct {
 	Creds     *transport.Credentials
 	Transport transport.Transport
 	Ports     Ports
-	// Web is the hub's HTTPS address, for uploads.
-	Web netopt.Options
+
+	to  Target
+	web netopt.Options // of Hub
 }
 
 // NewDevice sets up a device that connects to the target over the transport of that name.
@@ -80,12 +81,12 @@ func NewDevice(ctx context.Context, name string, to Target) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Device{Ports: ports}
+	s := &Device{Ports: ports, to: to}
 	var at netopt.Options
 	if to.Connect == "" {
 		at, err = s.own(ports, &to.Connect)
-	} else if at, err = to.Find(ctx, ports.Testhub); err == nil {
-		s.Web, err = to.Find(ctx, "https")
+	} else {
+		at, err = to.Find(ctx, ports.Testhub)
 	}
 	if err == nil {
 		s.Creds, err = device.ParseConnectionString(to.Connect)
@@ -114,8 +115,16 @@ func (s *Device) own(ports Ports, connect *string) (at netopt.Options, err error
 	if err != nil {
 		return at, err
 	}
-	*connect, s.Web = d.ConnectionString(), netopt.Options{Addr: web.String(), TLS: s.Hub.ClientTLS()}
+	*connect, s.web = d.ConnectionString(), netopt.Options{Addr: web.String(), TLS: s.Hub.ClientTLS()}
 	return netopt.Options{Addr: addr.String(), TLS: s.Hub.ClientTLS()}, nil
+}
+
+// Web returns the hub's HTTPS address, for uploads.
+func (s *Device) Web(ctx context.Context) (netopt.Options, error) {
+	if s.Hub != nil {
+		return s.web, nil
+	}
+	return s.to.Find(ctx, "https")
 }
 
 // Close closes the hub, if there is one.

@@ -70,9 +70,10 @@ func (t *Target) Service(ctx context.Context) (host string, at netopt.Options, e
 // ask requests the address from testhub, and what to trust there. Its file of the certificate may
 // be another testhub's by now, or in a container.
 func (t *Target) ask(ctx context.Context, path, port string) (host string, at netopt.Options, err error) {
+	fix := "give the address that testhub prints as page"
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("flag -hub: %w; give the address that testhub prints as page", err)
+			err = fmt.Errorf("flag -hub: %w; %s", err, fix)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -89,6 +90,7 @@ func (t *Target) ask(ctx context.Context, path, port string) (host string, at ne
 	}
 	addr, ok := hub.Addresses[port]
 	if !ok {
+		fix = "start testhub with one"
 		return "", netopt.Options{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
 	}
 	roots := x509.NewCertPool()
