@@ -23,7 +23,7 @@ var forms = []string{
 	"access_token=§&token_type=bearer", "refresh_token=§", "id_token=§", "X-Auth-Token: §", "token: §", "private_key=§",
 	"auth=§", "sessionid=§", "JSESSIONID=§; Path=/", "connect.sid=§",
 	"password=>§", "password := §", "password==§", "password2=§", "(password=§)", "[password=§]", "<Password>§</Password>",
-	`<add key="Password" value="§"/>`,
+	`<add key="Password" value="§"/>`, `<add key="?sig" value="§"/>`,
 	// JSON and similar formats, also nested in JSON.
 	`{"password":"§"}`, `{"password": "§", "x":1}`, `{'password': '§'}`, `{\"password\":\"§\"}`,
 	`{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,
