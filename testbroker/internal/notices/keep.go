@@ -2,6 +2,7 @@ package notices
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -27,14 +28,15 @@ func (q *Queue) record(key string) []byte {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, all := range [][]*Notice{q.waiting, q.locked} {
-		for _, n := range all {
-			if n.Number == number {
-				return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
-			}
-		}
+	var n *Notice
+	if i, waits := q.search(number); waits {
+		n = q.waiting[i]
+	} else if i := slices.IndexFunc(q.locked, func(n *Notice) bool { return n.Number == number }); i >= 0 {
+		n = q.locked[i]
+	} else {
+		return nil
 	}
-	return nil
+	return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
 }
 
 // restore makes a notice wait. A lock of the earlier run has ended with it.
