@@ -290,7 +290,11 @@ func (c *BlobContainer) Commit(file hubdata.Blob, list []ListedBlock, when BlobC
 		for _, part := range file.Blocks {
 			size += part.Size + blockOverhead + int64(len(part.ID))
 		}
-		if c.of.used-b.cost(file.Name)+size > c.of.most {
+		used := c.of.used
+		if _, had := c.blobs[file.Name]; had { // its place becomes free
+			used -= b.cost(file.Name)
+		}
+		if used+size > c.of.most {
 			return c.of.full
 		}
 		b.replace(file, c.of.tags.next())

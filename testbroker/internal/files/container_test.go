@@ -45,6 +45,11 @@ func TestABlobCountsWithItsNames(t *testing.T) {
 	require.Zero(t, used(commit("s", "SSSS", "")))
 	require.EqualValues(t, 1000, used(commit("l", long, strings.Repeat("t", 1000))))
 	require.EqualValues(t, -84-1000, used(commitOf(c, "l", "SSSS")))
+	held := all.used
+	all.used = all.most + 1
+	_, bad = c.Commit(hubdata.Blob{Name: "new"}, nil, Anyway)
+	require.Equal(t, blobStoreFull, bad, "a new name is not counted before")
+	all.used = held
 	require.Nil(t, all.Delete("c-1", func(*BlobContainer) *BlobError { return nil }))
 	require.Zero(t, all.used)
 }
