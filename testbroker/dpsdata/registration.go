@@ -68,7 +68,8 @@ type Request struct {
 	Operation Operation
 	// RegistrationID is the id as the device sent it, verified or not.
 	RegistrationID string
-	// OperationID is the id that a OperationPoll names, or that the answer to a OperationRegister has.
+	// OperationID is the id that an OperationPoll names, or that the answer to an OperationRegister
+	// has.
 	OperationID string
 	// APIVersion is the version that the client states.
 	APIVersion string

@@ -38,8 +38,8 @@ const (
 	MethodAnswered
 	// MethodFailed: a call has ended without an accepted answer.
 	MethodFailed
-	// C2DChanged: a C2D message has entered a state, the first of which is Enqueued. The events of one
-	// device are in order.
+	// C2DChanged: a C2D message has entered a state, the first of which is hubdata.C2DEnqueued. The
+	// events of one device are in order.
 	C2DChanged
 	// UploadChanged: an upload has begun or ended. An expiry is reported only if a fault or
 	// testbroker.Hub.ExpireUploads caused it.

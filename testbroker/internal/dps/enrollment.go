@@ -113,13 +113,14 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 	}
 	switch {
 	case e.Allocation > dpsdata.AllocationCustom:
-		return bad("Allocation", "unknown "+e.Allocation.String(), "give Hashed, Fixed, RoundRobin or Custom")
+		return bad("Allocation", "unknown "+e.Allocation.String(), "give one of dpsdata's, such as AllocationHashed")
 	case e.Reprovision > dpsdata.ReprovisionNever:
-		return bad("Reprovision", "unknown "+e.Reprovision.String(), "give Migrate, Reset or Never")
+		return bad("Reprovision", "unknown "+e.Reprovision.String(), "give one of dpsdata's, such as ReprovisionMigrate")
 	case e.Allocation == dpsdata.AllocationCustom && e.Allocate == nil:
 		return bad("Allocate", "it is missing", "give the function that the custom allocation calls")
 	case e.Allocation != dpsdata.AllocationCustom && e.Allocate != nil:
-		return bad("Allocate", "nothing calls it with the allocation "+e.Allocation.String(), "set Allocation to Custom")
+		return bad("Allocate", "nothing calls it with the allocation "+e.Allocation.String(),
+			"set Allocation to AllocationCustom")
 	}
 	for _, name := range []struct {
 		field, text string

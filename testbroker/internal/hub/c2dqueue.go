@@ -35,10 +35,10 @@ type Queue struct {
 // QueuedC2D is a C2D message in a queue.
 type QueuedC2D struct {
 	hubdata.C2DRecord
-	locked  time.Time // when its lock ends, while Invisible
+	locked  time.Time // when its lock ends, while C2DInvisible
 	Expires bool      // the sender has set the expiry
 	Tag     string    // tag of the AMQP delivery that locks it
-	pulled  bool      // locked by an HTTP client's request; only while Invisible
+	pulled  bool      // locked by an HTTP client's request; only while C2DInvisible
 
 	generation string // of the registry's entry when the message was queued
 }
