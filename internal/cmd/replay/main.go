@@ -112,6 +112,7 @@ func bubbleRand() uint32 {
 		{"select.go", "\tnextp = &gp.waiting\n", "\tnextp = &gp.waiting\n\tfor _, casei := range pollorder {\n" +
 			"\t\tif c := scases[casei].c; c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
 		{"alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = uint64(i+1) * 0x9e3779b97f4a7c15\n"},
+		{"alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = uintptr(i+1) * 0x9e3779b9\n"},
 		{"time.go", "t.rand = cheaprand()", "t.rand = bubbleRand()"},
 		{"rand.go", "func rand() uint64 {\n", "func rand() uint64 {\n\tif x, ok := bubbleDraw(); ok {\n\t\treturn x\n\t}\n"},
 		{"proc.go", "func preemptone(pp *p) bool {\n",
