@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +94,7 @@ func framed(t *testing.T, lines string) string {
 		return true
 	})
 	imports := "package main\n"
-	for name := range imported {
+	for _, name := range slices.Sorted(maps.Keys(imported)) { // a package of the same text is not built again
 		imports += fmt.Sprintf("import %s %q\n", name, paths[name])
 	}
 	return strings.Replace(program, "package main\n", imports, 1)
@@ -180,9 +181,9 @@ func buildPrograms(t *testing.T, programs map[string]string) {
 		replace[filepath.Join(folder, path)] = source
 	}
 	imports, cases := "", ""
-	for of, program := range programs {
+	for _, of := range slices.Sorted(maps.Keys(programs)) {
 		name := unfit.ReplaceAllString(of, "_")
-		program = strings.Replace(program, "package main\n", "package "+name+"\n", 1)
+		program := strings.Replace(programs[of], "package main\n", "package "+name+"\n", 1)
 		write("pages/"+name+"/main.go", strings.Replace(program, "\nfunc main() {", "\nfunc Main() {", 1))
 		imports += fmt.Sprintf("import %q\n", module+"/internal/docs/pages/"+name)
 		cases += fmt.Sprintf("case %q: %s.Main()\n", of, name)
