@@ -23,7 +23,8 @@ var forms = []string{
 	"access_token=§&token_type=bearer", "refresh_token=§", "id_token=§", "X-Auth-Token: §", "token: §", "private_key=§",
 	"auth=§", "sessionid=§", "JSESSIONID=§; Path=/", "connect.sid=§",
 	"password=>§", "password := §", "password==§", "password2=§", "(password=§)", "[password=§]", "<Password>§</Password>",
-	`<add key="Password" value="§"/>`, `<add key="?sig" value="§"/>`,
+	`<add key="Password" value="§"/>`, `<add key="?sig" value="§"/>`, "<add key=\"?sig\"\n value=\"§\"/>",
+	`<add key="?sig" type="s" value="§"/>`, `key="&sig=" value = "§"`, `key="&quot;?sig&quot;" value="§"`,
 	// JSON and similar formats, also nested in JSON.
 	`{"password":"§"}`, `{"password": "§", "x":1}`, `{'password': '§'}`, `{\"password\":\"§\"}`,
 	`{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,

@@ -58,9 +58,6 @@ func (x *scanner) named(begin, end int) (from, to int) {
 			return 0, 0 // its members are scanned separately
 		}
 		if from, to = x.value(at, sep.escaped); from != at { // in quotes or brackets
-			if x.prefix(x.skipSpace(to+x.quoteAt(to)), "value=") > 0 { // <add key="?sig" value="..."/>
-				to = x.rest(from)
-			}
 			return from, to
 		}
 		more := x.nested(at)

@@ -13,7 +13,7 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		quote := x.lower[i:from]
 		n := strings.Index(x.lower[from:], quote) // each part of the text is searched once for each quote
 		if n < 0 || strings.ContainsAny(x.s[from:from+n], "\\\n") || !x.ends(from+n+len(quote)) ||
-			nameClass(x.s[from:from+n]) != harmless && x.prefix(from+n+len(quote), ",", "}") == 0 {
+			nameClass(lastName(x.s[from:from+n])) != harmless && x.prefix(from+n+len(quote), ",", "}") == 0 {
 			return from, x.rest(from)
 		}
 		return from, from + n
@@ -25,6 +25,12 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		return i, len(x.s)
 	}
 	return i, x.unquoted(i, escaped)
+}
+
+// lastName returns what may be a name at the end of a text in quotes, as in "?sig=".
+func lastName(text string) string {
+	text = strings.TrimRight(strings.TrimSuffix(text, "&quot;"), "=:")
+	return text[strings.LastIndexAny(text, "?&;#")+1:]
 }
 
 // rest returns the end of the line that i is in. If that has a quote or a bracket, behind which a
