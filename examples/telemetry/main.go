@@ -2,8 +2,8 @@
 // was lost.
 //
 // Without a connection string it starts its own hub, which runs a schedule of faults while the
-// device sends. The exit status is 0 only if every reading arrived unchanged and every fault whose
-// time came happened.
+// device sends. The exit status is 0 only if every reading arrived unchanged and, in a run as long
+// as the schedule, every fault happened.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1

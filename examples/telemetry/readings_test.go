@@ -8,15 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A run that ends before the schedule does is no failure.
-func TestFaultsWhoseTimeDidNotComeAreNotMissing(t *testing.T) {
+// A run that ends before the schedule does is no failure, unless it was to be sabotaged.
+func TestFaultsOfAShortRunAreNotMissing(t *testing.T) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer hub.Close()
 	f := &faults{steps: schedule[:2], injected: make([]*testbroker.Injected, 2)}
-	require.NoError(t, f.missing())
 	f.injected[0] = hub.Inject(f.steps[0].fault)
-	require.ErrorContains(t, f.missing(), f.steps[0].what)
+	require.NoError(t, f.missing())
+	f.injected[1] = hub.Inject(f.steps[1].fault)
+	require.ErrorContains(t, f.missing(), f.steps[0].what+"; "+f.steps[1].what)
+	f.steps, f.injected = append(f.steps[:2:2], sabotage), append(f.injected, nil)
+	require.EqualError(t, f.missing(), "scheduled faults that did not happen: "+sabotage.what)
 }
 
 // The ledger finds missing or changed readings, and nothing else.
