@@ -286,7 +286,7 @@ func (c *BlobContainer) Commit(file hubdata.Blob, list []ListedBlock, when BlobC
 		if bad := b.assemble(&file, list); bad != nil {
 			return bad
 		}
-		size := int64(0)
+		size := int64(blobOverhead + len(file.Name))
 		for _, part := range file.Blocks {
 			size += part.Size + blockOverhead + int64(len(part.ID))
 		}
