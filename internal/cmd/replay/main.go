@@ -11,8 +11,8 @@
 // for the order of timers of one instant and for maps. The command replaces these draws, in copies
 // of six files of the runtime that only this build sees (go test -overlay). It also lets one
 // goroutine run at a time, and neither preempts it nor collects garbage: both depend on real time.
-// The timers of a select start in the drawn order, not in that of their addresses, and maps of all
-// processes hash with the same key.
+// The timers of a select start in the drawn order, not in that of their addresses, and maps that
+// are made in a bubble are the same in all processes.
 //
 // What a package initializes at its first use draws, too: in one process, the first of two equal
 // runs may differ from the second.
