@@ -177,7 +177,7 @@ func simulateRestarts(t *testing.T, draw func(seed uint64) *movePlan) {
 	total, runs := simulateMoves(t, true, draw)
 	if runs >= 20 {
 		require.Greater(t, total.moved, 5)
-		require.Greater(t, total.mixed, 5, "runs with messages at hubs of both kinds")
+		require.Greater(t, total.mixed, 5, "runs with messages at neighbouring hubs: of both kinds, if there are two")
 		require.Greater(t, total.restarts, 20)
 		require.Greater(t, total.renewed, 10, "certificates")
 	}

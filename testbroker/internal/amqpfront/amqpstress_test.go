@@ -86,13 +86,13 @@ func TestAMQPUnderLoad(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var inner sync.WaitGroup
 			inner.Go(func() { device.receive(ctx, conn) })
 			inner.Go(func() {
 				for n := range messages {
-					for h.SendC2D(d.ID, hubdata.C2D{Body: []byte(fmt.Sprint(n))}) != nil {
+					for h.SendC2D(d.ID, hubdata.C2D{Body: []byte(fmt.Sprint(n))}) != nil && ctx.Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
 				}

@@ -446,7 +446,8 @@ func TestConnectionsOverHTTPByDevice(t *testing.T) {
 	})
 }
 
-// TestWhatWasAnsweredIsInTheLog is TestWhatWasAcknowledgedIsInTheLog over HTTP.
+// TestWhatWasAnsweredIsInTheLog sends from three devices, two of them over HTTP/2, while faults of
+// every kind overlap: what was answered is in the log, in order.
 func TestWhatWasAnsweredIsInTheLog(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

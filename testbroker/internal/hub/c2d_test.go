@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -436,6 +437,8 @@ func TestTwoWayTraffic(t *testing.T) {
 				n = 3000 // WebSocket messages cost more time
 			}
 			h, d, conn := open(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
 			w := hubtest.NewWire(t, conn)
 			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			require.Equal(t, []byte{1}, w.Subscribe(1, hubtest.DeviceBound))
@@ -470,7 +473,7 @@ func TestTwoWayTraffic(t *testing.T) {
 						if err == nil {
 							break
 						}
-						if err := h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, i-40); err != nil {
+						if err := h.WaitC2D(ctx, "", hubdata.C2DCompleted, i-40); err != nil {
 							sent <- err
 							return
 						}
@@ -496,7 +499,7 @@ func TestTwoWayTraffic(t *testing.T) {
 			}
 			require.NoError(t, <-sent)
 			bodies := <-read
-			require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.C2DCompleted, n))
+			require.NoError(t, h.WaitC2D(ctx, "", hubdata.C2DCompleted, n))
 			require.Equal(t, n, h.Len())
 			for i, m := range h.Messages() {
 				require.Equal(t, fmt.Sprint(i), string(m.Body))
