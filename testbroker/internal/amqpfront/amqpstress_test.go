@@ -87,8 +87,12 @@ func TestAMQPUnderLoad(t *testing.T) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
 			var inner sync.WaitGroup
+			defer func() {
+				cancel()
+				conn.Close()
+				inner.Wait()
+			}()
 			inner.Go(func() { device.receive(ctx, conn) })
 			inner.Go(func() {
 				for n := range messages {
@@ -124,9 +128,6 @@ func TestAMQPUnderLoad(t *testing.T) {
 			if err := h.WaitC2D(ctx, d.ID, hubdata.C2DCompleted, messages); err != nil {
 				t.Error(err)
 			}
-			cancel()
-			conn.Close()
-			inner.Wait()
 		})
 	}
 	stop := make(chan struct{})

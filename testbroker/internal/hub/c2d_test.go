@@ -430,7 +430,7 @@ func TestForgetSession(t *testing.T) {
 // TestTwoWayTraffic sends 10,000 messages each way at full speed, to a client that reads and writes
 // independently.
 func TestTwoWayTraffic(t *testing.T) {
-	for name, open := range hubtest.TwoWays(t) {
+	for name, open := range hubtest.TwoWays() {
 		t.Run(name, func(t *testing.T) {
 			n := 10000
 			if strings.HasPrefix(name, "WebSocket") {

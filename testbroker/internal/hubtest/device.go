@@ -247,7 +247,7 @@ func Certified(d hubdata.Device) Connect {
 }
 
 // TwoWays returns connections of every kind to a hub.
-func TwoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
+func TwoWays() map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
 	type hub struct {
 		*testbroker.Hub
 		addr net.Addr
