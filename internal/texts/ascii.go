@@ -13,6 +13,15 @@ func EqualFold(a, b string) bool {
 	return true
 }
 
+// HashFold returns a hash of s that is the same whatever the case of ASCII letters, by FNV-1a.
+func HashFold(s string) uint8 {
+	h := uint32(2166136261)
+	for i := range len(s) {
+		h = (h ^ uint32(lower(s[i]))) * 16777619
+	}
+	return uint8(h ^ h>>8 ^ h>>16 ^ h>>24)
+}
+
 // ToLower returns s with ASCII letters in lower case.
 func ToLower(s string) string {
 	for i := range len(s) {

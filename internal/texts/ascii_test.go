@@ -45,5 +45,8 @@ func FuzzAgainstTheLibrary(f *testing.F) {
 		if texts.EqualFold(a, b) != strings.EqualFold(a, b) {
 			t.Errorf("EqualFold(%q, %q) = %v", a, b, !strings.EqualFold(a, b))
 		}
+		if texts.EqualFold(a, b) && texts.HashFold(a) != texts.HashFold(b) {
+			t.Errorf("HashFold of %q and of %q", a, b)
+		}
 	})
 }
