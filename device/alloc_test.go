@@ -14,19 +14,24 @@ import (
 func sprintf(verb string, v any) string { return fmt.Sprintf(verb, v) }
 
 // instant is a transport whose sessions acknowledge inside Send and allocate nothing.
-type instant struct{ sink transport.Sink }
+type instant struct {
+	sink transport.Sink
+	info transport.Info
+	last *transport.Message // of a batch
+}
 
 func (i *instant) Dial(_ context.Context, cfg *transport.Config) (transport.Session, error) {
 	i.sink = cfg.Sink
 	return i, nil
 }
-func (i *instant) Info() transport.Info { return transport.Info{} }
+func (i *instant) Info() transport.Info { return i.info }
 func (i *instant) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 func (i *instant) Send(batch []transport.Item) {
 	for _, it := range batch {
+		i.last = it.Msg
 		i.sink.Done(it.Tag, nil)
 	}
 }

@@ -40,6 +40,8 @@ type fake struct {
 	progress func() time.Time
 	// twin returns the number of the twin of connection conn. Nil: sessions are not Twinned.
 	twin func(conn int) uint32
+	// encodes is Info.Encodes of the sessions, which then take what they need of a message in Send.
+	encodes bool
 	// ackTimeout is Info.AckTimeout of the sessions.
 	ackTimeout time.Duration
 
@@ -109,7 +111,7 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.open++; f.open > 1 {
 		panic("two sessions overlap")
 	}
-	info := transport.Info{KeepAlive: f.keepAlive, AckTimeout: f.ackTimeout}
+	info := transport.Info{KeepAlive: f.keepAlive, AckTimeout: f.ackTimeout, Encodes: f.encodes}
 	if f.expires != nil {
 		info.Expires = f.expires()
 	}
@@ -234,7 +236,13 @@ func (s *fakeSession) Send(batch []transport.Item) {
 		<-s.f.gate
 	}
 	s.mu.Lock()
-	s.queue = append(s.queue, batch...)
+	for _, it := range batch {
+		if s.info.Encodes {
+			own := *it.Msg
+			it.Msg = &own
+		}
+		s.queue = append(s.queue, it)
+	}
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:

@@ -28,31 +28,33 @@ func (r *idRecorder) verdict(answer func(n int) error) func(int, transport.Item)
 }
 
 func TestAMessageWithoutAnIDGetsOneThatItKeeps(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := &idRecorder{}
-		f := &fake{verdict: r.verdict(func(n int) error {
-			switch n {
-			case 1:
-				return errHold // its connection is lost
-			case 2:
-				return refused(transport.Unavailable)
-			}
-			return nil
-		})}
-		c := opened(t, f, &device.Options{MessageIDPrefix: "p"})
-		m := &transport.Message{Body: []byte("x")}
-		var receipt device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), m, &receipt))
-		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		require.NoError(t, receipt.Wait(t.Context()))
-		require.NoError(t, c.Send(t.Context(), m), "the same message again is another message")
-		own := &transport.Message{ID: "own"}
-		require.NoError(t, c.Send(t.Context(), own))
-		require.NoError(t, c.Send(t.Context(), m))
-		require.Equal(t, []string{"p-1", "p-1", "p-1", "p-2", "own", "p-3"}, r.ids)
-		require.Empty(t, m.ID, "the user's message stays as it was")
-	})
+	for _, encodes := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			r := &idRecorder{}
+			f := &fake{encodes: encodes, verdict: r.verdict(func(n int) error {
+				switch n {
+				case 1:
+					return errHold // its connection is lost
+				case 2:
+					return refused(transport.Unavailable)
+				}
+				return nil
+			})}
+			c := opened(t, f, &device.Options{MessageIDPrefix: "p"})
+			m := &transport.Message{Body: []byte("x")}
+			var receipt device.Receipt
+			require.NoError(t, c.Enqueue(t.Context(), m, &receipt))
+			synctest.Wait()
+			f.last().kill <- lost(transport.Network)
+			require.NoError(t, receipt.Wait(t.Context()))
+			require.NoError(t, c.Send(t.Context(), m), "the same message again is another message")
+			own := &transport.Message{ID: "own"}
+			require.NoError(t, c.Send(t.Context(), own))
+			require.NoError(t, c.Send(t.Context(), m))
+			require.Equal(t, []string{"p-1", "p-1", "p-1", "p-2", "own", "p-3"}, r.ids)
+			require.Empty(t, m.ID, "the user's message stays as it was")
+		})
+	}
 }
 
 func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
@@ -91,19 +93,26 @@ func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
 	}
 }
 
-// The ids of 64 messages share one allocation, and the copies are reused.
+// The ids of 64 messages share one allocation, and the copies are reused. They hold the messages of
+// the caller no longer than the session may read them.
 func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
-	c := made(t, creds(), &instant{}, nil)
-	ctx := within(t, time.Minute)
-	require.NoError(t, c.Open(ctx))
-	m := &transport.Message{Body: []byte("x")}
-	send := func() {
-		if err := c.Send(ctx, m); err != nil {
-			t.Fatal(err)
+	for _, encodes := range []bool{false, true} {
+		over := &instant{info: transport.Info{Encodes: encodes}}
+		c := made(t, creds(), over, nil)
+		ctx := within(t, time.Minute)
+		require.NoError(t, c.Open(ctx))
+		m := &transport.Message{Body: []byte("x")}
+		send := func() {
+			if err := c.Send(ctx, m); err != nil {
+				t.Fatal(err)
+			}
 		}
+		for range 200 {
+			send()
+		}
+		require.Less(t, testing.AllocsPerRun(6400, send), 0.1)
+		require.NoError(t, c.Close())
+		require.NotSame(t, m, over.last)
+		require.Zero(t, *over.last)
 	}
-	for range 200 {
-		send()
-	}
-	require.Less(t, testing.AllocsPerRun(6400, send), 0.1)
 }

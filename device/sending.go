@@ -40,9 +40,11 @@ func (l *loop) send(now time.Time) (none bool) {
 		return true
 	}
 	if batch = l.admitBatch(batch, now); len(batch) == 0 {
+		c.queue.sent()
 		return false // look again: the gate may be closed, or there are messages behind the refused ones
 	}
 	l.conn.session.Send(batch)
+	c.queue.sent()
 	if t := c.set.Trace; t != nil && t.Sent != nil {
 		l.calls("Trace.Sent")
 		t.Sent(len(batch))

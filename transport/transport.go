@@ -72,9 +72,9 @@ type Session interface {
 
 	// Send hands messages over, in order. Each is answered by one Sink.Done unless Run returns first.
 	// The caller may reuse the slice on return; a Message stays valid and unchanged until its Done or
-	// Run's return. Send may block while the socket does (the end of Run unblocks it), but never for
-	// flow control or an answer: a session that must wait for those keeps a queue of Config.Window
-	// entries. After Run's return Send does nothing.
+	// Run's return, or until Send's return if Info.Encodes. Send may block while the socket does (the
+	// end of Run unblocks it), but never for flow control or an answer: a session that must wait for
+	// those keeps a queue of Config.Window entries. After Run's return Send does nothing.
 	Send(batch []Item)
 
 	// Do starts one request, with the blocking rule of Send. The caller may reuse r and the memory it
@@ -122,6 +122,9 @@ type Info struct {
 	// AckTimeout is the maximum time for an answer by the protocol's own limits: the default of
 	// device.Options.AckTimeout over this session. 0: not known.
 	AckTimeout time.Duration
+	// Encodes: Send has encoded each Message when it returns, and reads none later. The caller may use
+	// the Messages again for the next batch.
+	Encodes bool
 	// KeepAlive is the interval at which the caller must request OpPing. 0: the session keeps itself
 	// alive.
 	KeepAlive time.Duration

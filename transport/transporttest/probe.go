@@ -218,9 +218,23 @@ func (s *session) send(first int, messages ...*transport.Message) {
 	s.sendItems(items)
 }
 
+// sendItems hands items over. A session that says that it has encoded them when Send returns gets
+// copies, which are gone then.
 func (s *session) sendItems(items []transport.Item) {
 	s.sink.fly(items)
+	if !s.Info().Encodes {
+		s.Send(items)
+		return
+	}
+	copies := make([]transport.Message, len(items))
+	for i := range items {
+		copies[i] = *items[i].Msg
+		items[i].Msg = &copies[i]
+	}
 	s.Send(items)
+	for i := range copies {
+		copies[i] = transport.Message{Body: []byte("read after Send")}
+	}
 }
 
 // numbered makes n messages with the ids and bodies m-first and so on.

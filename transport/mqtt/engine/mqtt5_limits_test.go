@@ -74,7 +74,7 @@ func TestTheLimitsOfACONNACKHold(t *testing.T) {
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "\x21\x00\x03\x27\x00\x00\x00\x3c\x13\x00\x07\x1a\x00\x01r")
 		info := r.Info()
 		info.Expires = time.Time{}
-		require.Equal(t, transport.Info{Window: 3, MaxSize: 60, KeepAlive: 7 * time.Second}, info)
+		require.Equal(t, transport.Info{Window: 3, MaxSize: 60, Encodes: true, KeepAlive: 7 * time.Second}, info)
 		fits := strings.Repeat("x", 60-2-2-len("site/dev-1/up")-2-1)
 		r.send(fits+"x", fits)
 		require.Equal(t, "\x00\x02\x00"+fits, l.Expect(0x32).Rest())
@@ -95,7 +95,7 @@ func TestAWindowSmallerThanTheReceiveMaximumIsKept(t *testing.T) {
 		r, _ := start5(t, h, New(h.dial, fiveOptions(nil)), "\x21\x00\x11\x13\x00\x00")
 		info := r.Info()
 		info.Expires = time.Time{}
-		require.Equal(t, transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: defaultKeepAlive}, info)
+		require.Equal(t, transport.Info{MaxSize: transport.MaxMessageSize, Encodes: true, KeepAlive: defaultKeepAlive}, info)
 	})
 }
 

@@ -79,7 +79,8 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, d di
 	}
 	s.backlog.Hold()
 	clear(t.unacked)
-	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: cmp.Or(t.opt.KeepAlive, defaultKeepAlive)}
+	s.info = transport.Info{MaxSize: transport.MaxMessageSize, Encodes: true,
+		KeepAlive: cmp.Or(t.opt.KeepAlive, defaultKeepAlive)}
 	if !token.Fixed {
 		s.info.Expires = token.Expires
 	}
