@@ -120,6 +120,21 @@ func Progress(socket net.Conn) (at time.Time, waits bool) {
 	return time.Time{}, false
 }
 
+// Fast reports whether the socket is a ProgressConn whose link is fast enough for large writes.
+func Fast(socket net.Conn) bool {
+	l, ok := socket.(*ProgressConn)
+	return ok && l.fast()
+}
+
+func (l *ProgressConn) fast() bool {
+	if l.below != nil {
+		return l.below.fast()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer > sendBuffer
+}
+
 // Progress implements transport.Progressor.
 func (l *ProgressConn) Progress() (at time.Time, waits bool) {
 	if l.below != nil {

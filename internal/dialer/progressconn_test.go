@@ -280,9 +280,13 @@ func TestTheSendBufferShrinksWhenAWriteWaits(t *testing.T) {
 		_, err = l.Write(make([]byte, 1<<18))
 		require.NoError(t, err)
 		require.Equal(t, []int{64 << 10, 128 << 10}, sized.sizes)
+		require.True(t, Fast(l))
+		require.True(t, Fast(NewProgressConn(l, 10*time.Second)), "above it")
 		_, err = l.Write(make([]byte, 1<<20)) // nobody reads
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, 64<<10, sized.sizes[len(sized.sizes)-1])
+		require.False(t, Fast(l))
+		require.False(t, Fast(near))
 		_, _ = near.Close(), far.Close()
 	})
 }

@@ -13,6 +13,9 @@ import (
 const (
 	// flushSize is how many bytes are collected before a write, when the buffer may grow.
 	flushSize = 16 << 10
+	// fastChunk is the most in one write on a fast link. The sender of messages of 255 KiB has 1.3 to
+	// 1.6 times the throughput that it has with flushSize.
+	fastChunk = 64 << 10
 	// slowWrite is how long a Send or Do must have been writing, since its start or its last sign of
 	// life, for the end of a write to count as a sign of life: a blocked write made progress.
 	slowWrite = time.Second
@@ -109,10 +112,12 @@ func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool 
 	if body = body[n:]; len(body) > 0 && !s.flush() {
 		return false
 	}
-	for ; len(body) > limit; body = body[limit:] { // not copied
-		if !s.write(body[:limit]) {
+	for len(body) > limit { // not copied
+		n := min(len(body)-1, s.chunk())
+		if !s.write(body[:n]) {
 			return false
 		}
+		body = body[n:]
 	}
 	t.out = append(t.out, body...)
 	if o.QoS > 0 { // the body is not read from here on, and its last bytes are not yet written
@@ -136,13 +141,21 @@ func (s *session) appendHead(dst []byte, id uint16, p *dialect.Publication, o *o
 	return dst
 }
 
-// writeLimit is how many bytes are collected before a write, and the most in one write, so that
-// progress is seen on a slow link.
+// writeLimit is how many bytes are collected before a write.
 func (s *session) writeLimit() int {
 	if n := s.t.opt.WriteBuffer; n > 0 {
 		return n
 	}
 	return flushSize
+}
+
+// chunk is the most in one write: little, so that progress is seen, unless the connection knows
+// that it is fast.
+func (s *session) chunk() int {
+	if c, ok := s.conn.(interface{ Fast() bool }); ok && s.t.opt.WriteBuffer == 0 && c.Fast() {
+		return fastChunk
+	}
+	return s.writeLimit()
 }
 
 // flush writes the buffered messages, and reports those with QoS 0 as done. It returns false when
@@ -166,7 +179,7 @@ func (s *session) flush() bool {
 // write writes p in chunks. It returns false when the connection has failed.
 func (s *session) write(p []byte) bool {
 	for len(p) > 0 {
-		n := min(len(p), s.writeLimit())
+		n := min(len(p), s.chunk())
 		if s.failure() != nil { // a part of a packet may have been written, and nothing may stand behind it
 			return false
 		}
