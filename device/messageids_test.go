@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -115,4 +117,51 @@ func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
 		require.NotSame(t, m, over.last)
 		require.Zero(t, *over.last)
 	}
+}
+
+// holding is a transport whose sessions encode the messages, and acknowledge them when told to.
+type holding struct {
+	instant
+	ids    []string
+	tags   []uint16
+	copies map[*transport.Message]bool
+}
+
+func (h *holding) Dial(_ context.Context, cfg *transport.Config) (transport.Session, error) {
+	h.sink, h.info.Encodes, h.copies = cfg.Sink, true, map[*transport.Message]bool{}
+	return h, nil
+}
+
+func (h *holding) Send(batch []transport.Item) {
+	for _, it := range batch {
+		h.ids, h.tags, h.copies[it.Msg] = append(h.ids, it.Msg.ID), append(h.tags, it.Tag), true
+	}
+}
+
+// 64 messages are a batch.
+func TestASessionThatEncodesSharesTheCopiesOfABatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &holding{}
+		c := made(t, creds(), h, &device.Options{MessageIDPrefix: "p", Window: 256})
+		m := &transport.Message{Body: []byte("x")}
+		for range 200 {
+			require.NoError(t, c.Enqueue(t.Context(), m, nil))
+		}
+		require.NoError(t, c.Open(t.Context()))
+		synctest.Wait()
+		source := messageid.NewSource("p")
+		for _, id := range h.ids {
+			require.Equal(t, source.Next(), id)
+		}
+		require.Len(t, h.ids, 200)
+		require.Len(t, h.copies, 64)
+		for own := range h.copies {
+			require.Zero(t, *own)
+		}
+		for _, tag := range h.tags {
+			h.sink.Done(tag, nil)
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		require.NoError(t, c.Close())
+	})
 }

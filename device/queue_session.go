@@ -140,7 +140,14 @@ func (q *queue) untake(batch []transport.Item) {
 }
 
 // connect opens the window for a session.
-func (q *queue) connect(window int) {
+func (q *queue) connect(window int, encodes bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.window, q.encodes = window, encodes
+}
+
+// resize changes the window of the session.
+func (q *queue) resize(window int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.window = window
@@ -150,6 +157,7 @@ func (q *queue) connect(window int) {
 func (q *queue) rewind() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.sentLocked() // a callback may have ended the loop before
 	q.backLocked(slotInFlight)
 	q.backLocked(slotRefused)
 	q.window, q.below, q.draining = 0, 0, false

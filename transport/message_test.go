@@ -214,6 +214,13 @@ func TestANameIsThereOnce(t *testing.T) {
 				`message property "`+twice[n-1].Name+`" is there twice`)
 		}
 	}
+	// The hash of all is 255, the last place of the table.
+	last := []transport.Property{{"p270", ""}, {"p1169", ""}, {"p1611", ""}}
+	if err := (&transport.Message{Properties: last}).Validate(); err != nil {
+		t.Error(err)
+	}
+	err := (&transport.Message{Properties: append(last, transport.Property{"P1611", ""})}).Validate()
+	checkMessageError(t, "behind the end", err, transport.Invalid, `message property "P1611" is there twice`)
 }
 
 func checkMessageError(t *testing.T, name string, err error, kind transport.Kind, text string) {

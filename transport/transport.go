@@ -122,8 +122,8 @@ type Info struct {
 	// AckTimeout is the maximum time for an answer by the protocol's own limits: the default of
 	// device.Options.AckTimeout over this session. 0: not known.
 	AckTimeout time.Duration
-	// Encodes: Send has encoded each Message when it returns, and reads none later. The caller may use
-	// the Messages again for the next batch.
+	// Encodes: Send has encoded each Message when it returns, and reads neither them nor the memory
+	// they point to later. The caller may use them again for the next batch.
 	Encodes bool
 	// KeepAlive is the interval at which the caller must request OpPing. 0: the session keeps itself
 	// alive.

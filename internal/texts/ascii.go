@@ -13,11 +13,11 @@ func EqualFold(a, b string) bool {
 	return true
 }
 
-// HashFold returns a hash of s that is the same whatever the case of ASCII letters, by FNV-1a.
+// HashFold returns a hash of s by FNV-1a that is the same whatever the case of ASCII letters.
 func HashFold(s string) uint8 {
 	h := uint32(2166136261)
 	for i := range len(s) {
-		h = (h ^ uint32(lower(s[i]))) * 16777619
+		h = (h ^ uint32(s[i]|0x20)) * 16777619
 	}
 	return uint8(h ^ h>>8 ^ h>>16 ^ h>>24)
 }

@@ -220,10 +220,10 @@ func (t *telemetry) request(items []transport.Item) (*hubhttp.Request, int) {
 		t.buf = nil
 	}
 	t.buf = append(t.buf[:0], '[')
-	n, size, limit := 0, 0, min(t.limit, t.s.sizer.batch())
+	n, limit := 0, min(t.limit, t.s.sizer.batch())
 	for n < len(items) && n < t.s.opt.Batch {
 		m := items[n].Msg
-		if size += m.Size(); n > 0 && (size > transport.MaxMessageSize || t.alone(m)) {
+		if n > 0 && t.alone(m) {
 			break
 		}
 		end := len(t.buf)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -261,6 +262,16 @@ var faults = map[string]fault{
 			f.send = func(s *session, batch []transport.Item) {
 				time.AfterFunc(time.Millisecond, func() {
 					s.Session.Send(slices.DeleteFunc(slices.Clone(batch), func(it transport.Item) bool { return it.Msg == nil }))
+				})
+			}
+		}},
+	"messages are read after Send": {check: "messages arrive as they were sent",
+		plant: func(f *faulty) {
+			f.send = func(s *session, batch []transport.Item) {
+				batch = slices.Clone(batch)
+				time.AfterFunc(time.Millisecond, func() {
+					synctest.Wait() // the suite waits for answers
+					s.Session.Send(batch)
 				})
 			}
 		}},

@@ -219,7 +219,7 @@ func (s *session) send(first int, messages ...*transport.Message) {
 }
 
 // sendItems hands items over. A session that says that it has encoded them when Send returns gets
-// copies, which are gone then.
+// copies, which stand in items, and which are gone then.
 func (s *session) sendItems(items []transport.Item) {
 	s.sink.fly(items)
 	if !s.Info().Encodes {
@@ -229,11 +229,14 @@ func (s *session) sendItems(items []transport.Item) {
 	copies := make([]transport.Message, len(items))
 	for i := range items {
 		copies[i] = *items[i].Msg
+		copies[i].Body, copies[i].Properties = bytes.Clone(copies[i].Body), slices.Clone(copies[i].Properties)
 		items[i].Msg = &copies[i]
 	}
 	s.Send(items)
 	for i := range copies {
-		copies[i] = transport.Message{Body: []byte("read after Send")}
+		clear(copies[i].Body)
+		clear(copies[i].Properties)
+		copies[i] = transport.Message{}
 	}
 }
 
