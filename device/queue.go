@@ -64,7 +64,7 @@ type queue struct {
 
 	outcomes, collected []outcome // for the loop; with the loop until reported
 
-	ids    messageid.Source     // generates ids for messages without one
+	ids     messageid.Source     // generates ids for messages without one
 	copies  []*transport.Message // copies for messages with a generated id, without those of slots
 	encodes bool                 // Info.Encodes of the session
 	lent    int                  // how many copies have the batch that such a session encodes
