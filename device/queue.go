@@ -67,7 +67,7 @@ type queue struct {
 	ids     messageid.Source     // generates ids for messages without one
 	copies  []*transport.Message // copies for messages with a generated id, without those of slots
 	encodes bool                 // Info.Encodes of the session
-	lent    int                  // how many copies have the batch that such a session encodes
+	lent    int                  // how many of them are in the batch that such a session encodes
 }
 
 const none int32 = -1
