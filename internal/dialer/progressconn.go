@@ -18,7 +18,8 @@ const (
 	// link wait for the reader's wake-ups then: over TLS they take 1.6 times the CPU time. So the
 	// buffer doubles, up to maxSendBuffer, whenever the socket took buffersPerGrowth of it within
 	// growthTime. It holds what such a link carries in a fifth of a second at most. Where the system
-	// does not tell what is unsent, it stays: a socket that has to shrink takes nothing for long.
+	// does not tell what is unsent, and around a socket of others, it stays: a socket that has to
+	// shrink takes nothing for long.
 	sendBuffer, maxSendBuffer = 64 << 10, 1 << 20
 	buffersPerGrowth          = 4
 	growthTime                = 400 * time.Millisecond
@@ -120,7 +121,8 @@ func Progress(socket net.Conn) (at time.Time, waits bool) {
 	return time.Time{}, false
 }
 
-// Fast reports whether the socket is a ProgressConn whose link is fast enough for large writes.
+// Fast reports whether the socket is a ProgressConn whose send buffer has grown, so that its link
+// is fast enough for large writes.
 func Fast(socket net.Conn) bool {
 	l, ok := socket.(*ProgressConn)
 	return ok && l.fast()
@@ -290,7 +292,7 @@ func (l *ProgressConn) addWritten(n int) {
 		l.moved = now
 	}
 	l.written += int64(n)
-	if l.queue == nil || l.written-l.counted < int64(buffersPerGrowth*l.buffer) {
+	if l.queue == nil || !l.resumes || l.written-l.counted < int64(buffersPerGrowth*l.buffer) {
 		return
 	}
 	if now.Sub(l.countedAt) <= growthTime {

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"net"
 	"sync/atomic"
@@ -102,6 +103,30 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 		require.ErrorIs(t, err, transport.Timeout)
 		require.ErrorContains(t, err, "the hub accepts no data")
 	})
+}
+
+// The layers above a socket cut large writes up.
+func TestOnlyASocketOfItsOwnIsFast(t *testing.T) {
+	for _, tunnel := range []bool{false, true} {
+		testkit.Bubble(t, func(t *testing.T) {
+			near, far := memconn.Pair("near", "far")
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			o := &netopt.Options{Plaintext: true,
+				Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+			if tunnel {
+				o.Tunnel = &replyingTunnel{pending: make(chan struct{}, 1)}
+			}
+			c, err := mqtt.Dialer(o)(t.Context(), &transport.Credentials{Host: "h"})
+			require.NoError(t, err)
+			require.False(t, c.(interface{ Fast() bool }).Fast())
+			for range 100 {
+				_, err := c.Write(make([]byte, 16<<10))
+				require.NoError(t, err)
+			}
+			require.Equal(t, !tunnel, c.(interface{ Fast() bool }).Fast())
+			require.NoError(t, c.Close())
+		})
+	}
 }
 
 // The goroutine of a tunnel with replies writes them between the session's writes, and ends with

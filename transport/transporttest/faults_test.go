@@ -265,10 +265,14 @@ var faults = map[string]fault{
 				})
 			}
 		}},
-	"messages are read after Send": {check: "messages arrive as they were sent",
+	"the memory of messages is read after Send": {check: "messages arrive as they were sent",
 		plant: func(f *faulty) {
 			f.send = func(s *session, batch []transport.Item) {
 				batch = slices.Clone(batch)
+				for i := range batch {
+					own := *batch[i].Msg
+					batch[i].Msg = &own
+				}
 				time.AfterFunc(time.Millisecond, func() {
 					synctest.Wait() // the suite waits for answers
 					s.Session.Send(batch)

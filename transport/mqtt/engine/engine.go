@@ -43,8 +43,9 @@
 // # Costs
 //
 // A session has one goroutine, that of Run, which only reads. Send and Do encode into a buffer and
-// write it in one call, on their caller's goroutine. Sending a message allocates nothing. Receiving
-// one allocates its topic if it has properties, and 272 bytes for the first one of a Transport.
+// write it, small messages in one call, on their caller's goroutine. Sending a message allocates
+// nothing. Receiving one allocates its topic if it has properties, and 272 bytes for the first one
+// of a Transport.
 //
 // # Silent peers
 //
@@ -119,6 +120,14 @@ type Explainer interface {
 type Expirer interface {
 	// Expires returns when the proof expires. The zero time means never.
 	Expires() time.Time
+}
+
+// A Faster is a Conn that knows whether large writes are worth it.
+type Faster interface {
+	// Fast reports whether the network lately took so much so fast that large messages should go in
+	// writes of 64 KB. Without it, and while it is false, they go in writes of 16 KB or
+	// Options.WriteBuffer, so that progress is seen on a slow link.
+	Fast() bool
 }
 
 // Dial makes a connection to the host of creds, including name look-up, radio and TLS. It must end

@@ -13,8 +13,8 @@ import (
 const (
 	// flushSize is how many bytes are collected before a write, when the buffer may grow.
 	flushSize = 16 << 10
-	// fastChunk is the most in one write on a fast link. The sender of messages of 255 KiB has 1.3 to
-	// 1.6 times the throughput that it has with flushSize.
+	// fastChunk is the most in one write on a fast link. With flushSize, messages of 255 KiB have half
+	// to two thirds of the throughput.
 	fastChunk = 64 << 10
 	// slowWrite is how long a Send or Do must have been writing, since its start or its last sign of
 	// life, for the end of a write to count as a sign of life: a blocked write made progress.
@@ -113,7 +113,7 @@ func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool 
 		return false
 	}
 	for len(body) > limit { // not copied
-		n := min(len(body)-1, s.chunk())
+		n := min((len(body)-1)/limit*limit, s.chunk()) // some bytes are left
 		if !s.write(body[:n]) {
 			return false
 		}
@@ -152,7 +152,7 @@ func (s *session) writeLimit() int {
 // chunk is the most in one write: little, so that progress is seen, unless the connection knows
 // that it is fast.
 func (s *session) chunk() int {
-	if c, ok := s.conn.(interface{ Fast() bool }); ok && s.t.opt.WriteBuffer == 0 && c.Fast() {
+	if c, ok := s.conn.(Faster); ok && s.t.opt.WriteBuffer == 0 && c.Fast() {
 		return fastChunk
 	}
 	return s.writeLimit()

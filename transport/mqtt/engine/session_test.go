@@ -69,9 +69,12 @@ func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
 // hasty is a connection whose hub acknowledges message 0 after each write of its PUBLISH.
 type hasty struct {
 	Conn
+	fast  bool
 	hub   *link
 	wrote func(p []byte)
 }
+
+func (c *hasty) Fast() bool { return c.fast }
 
 func (c *hasty) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
@@ -84,30 +87,39 @@ func (c *hasty) Write(p []byte) (int, error) {
 }
 
 // Until the last bytes of a body are written, Send reads it: a PUBACK for a part must not resolve
-// the message, and the PUBACK for the whole must.
+// the message, and the PUBACK for the whole must. The writes are larger on a fast link.
 func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
-	for _, buffer := range []int{0, 512} { // a growing buffer, and a board's
-		for _, size := range []int{400, 511, 512, 513, 1024, 16 << 10, 32 << 10, 32<<10 + 1, 100_000} {
+	for _, row := range []struct {
+		buffer int // 512 is a board's
+		fast   bool
+		most   int // in a write
+	}{{0, false, flushSize}, {0, true, fastChunk}, {512, true, 512}} {
+		for _, size := range []int{400, 511, 512, 513, 1024, 16<<10 - 100, 16 << 10, 32 << 10, 32<<10 + 1, 64 << 10, 80 << 10,
+			80<<10 + 1, 100_000, 144<<10 + 1} {
 			bubble(t, func(t *testing.T) {
-				h, c := newHub(t), new(hasty)
+				h, c := newHub(t), &hasty{fast: row.fast}
 				h.wrap = func(plain Conn) Conn {
 					c.Conn = plain
 					return c
 				}
-				r, l := start(t, h, New(h.dial, &Options{WriteBuffer: buffer}))
+				r, l := start(t, h, New(h.dial, &Options{WriteBuffer: row.buffer}))
 				go func() { _, _ = io.Copy(io.Discard, l.Conn) }()
 				body := make([]byte, size)
 				packet := mqttwire.Outgoing{QoS: 1, Topic: len("devices/dev-1/messages/events/"), Body: size}
-				left := packet.HeadSize() + size
+				left, most := packet.HeadSize()+size, 0
 				c.wrote = func(p []byte) {
-					left -= len(p)
+					left, most = left-len(p), max(most, len(p))
 					if done := len(r.sink.Tags()) == 1; done != (left == 0) {
-						t.Errorf("WriteBuffer %d, body of %d: %d bytes are not written, done %v", buffer, size, left, done)
+						t.Errorf("%+v, body of %d: %d bytes are not written, done %v", row, size, left, done)
 					}
 				}
 				c.hub = l
 				r.Send([]transport.Item{{Msg: &transport.Message{Body: body}}})
 				require.Zero(t, left)
+				require.LessOrEqual(t, most, row.most)
+				if size > flushSize+row.most {
+					require.Equal(t, row.most, most)
+				}
 				c.hub = nil
 				require.Equal(t, []uint16{0}, r.sink.Tags())
 			})

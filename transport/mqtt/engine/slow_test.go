@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,46 +101,6 @@ func (c breaking) Write(p []byte) (int, error) {
 		return 0, errors.New("gone")
 	}
 	return c.Conn.Write(p)
-}
-
-// noting notes the sizes of writes, which return after the hub has answered. It is fast or not.
-type noting struct {
-	Conn
-	fast  bool
-	sizes *[]int
-}
-
-func (c noting) Fast() bool { return c.fast }
-
-func (c noting) Write(p []byte) (int, error) {
-	*c.sizes = append(*c.sizes, len(p))
-	defer time.Sleep(time.Millisecond)
-	return c.Conn.Write(p)
-}
-
-// A large message goes in small writes, unless the connection is fast. Its last byte is not written
-// before an acknowledgement can count.
-func TestTheSizeOfWrites(t *testing.T) {
-	for _, row := range []struct {
-		options Options
-		fast    bool
-		most    int
-	}{{Options{}, false, flushSize}, {Options{}, true, fastChunk}, {Options{WriteBuffer: 600}, true, 600}} {
-		bubble(t, func(t *testing.T) {
-			h := newHub(t)
-			var sizes []int
-			h.wrap = func(c Conn) Conn { return noting{c, row.fast, &sizes} }
-			r, l := start(t, h, New(h.dial, &row.options))
-			sizes = nil
-			body := bytes.Repeat([]byte("0123456789"), 20_000)
-			go r.Send([]transport.Item{{Tag: 7, Msg: &transport.Message{Body: body}}})
-			require.Equal(t, "\x00\x08"+string(body), l.Expect(0x32).Rest())
-			l.Puback(8)
-			time.Sleep(time.Second)
-			require.Equal(t, []uint16{7}, r.sink.Tags())
-			require.Equal(t, row.most, slices.Max(sizes))
-		})
-	}
 }
 
 // With QoS 0 messages that were written are done, though a later write of the batch fails: they are
