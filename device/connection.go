@@ -10,6 +10,7 @@ import (
 // goroutine was joined. Loop only.
 type connection struct {
 	session transport.Session
+	encodes bool      // Info.Encodes of the session
 	upSince time.Time // zero while the connection does not count as up
 	pinged  time.Time // when the session was last asked to ping
 	begun   int       // number of features that know of the session

@@ -96,7 +96,7 @@ func (l *loop) onTrial(now time.Time) (wait bool) {
 	}
 	if !l.suspicious() {
 		l.c.queue.aim(0, false)
-		l.c.queue.resize(l.conn.window(l.c.set.Window))
+		l.c.queue.connect(l.conn.window(l.c.set.Window))
 		return false
 	}
 	if p.suspected() && now.Before(p.quietUntil) {
@@ -119,7 +119,7 @@ func (l *loop) judgeRefusal() {
 		return
 	}
 	l.judgeLoss(why, slotRefused)
-	l.c.queue.resize(l.beginTrial(l.conn.window(l.c.set.Window)))
+	l.c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))
 }
 
 func isLoss(err error) bool {

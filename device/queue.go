@@ -64,10 +64,9 @@ type queue struct {
 
 	outcomes, collected []outcome // for the loop; with the loop until reported
 
-	ids     messageid.Source     // generates ids for messages without one
-	copies  []*transport.Message // copies for messages with a generated id, without those of slots
-	encodes bool                 // Info.Encodes of the session
-	lent    int                  // how many of them are in the batch that such a session encodes
+	ids    messageid.Source     // generates ids for messages without one
+	copies []*transport.Message // copies for messages with a generated id, without those of slots
+	lent   int                  // how many of them are in the batch that a session encodes
 }
 
 const none int32 = -1
@@ -219,7 +218,7 @@ func (q *queue) nextQueuedLocked(i int32) int32 {
 // encodes them in Send, as were in a batch.
 
 // withIDLocked returns the message of slot s as the session gets it.
-func (q *queue) withIDLocked(s *slot) *transport.Message {
+func (q *queue) withIDLocked(s *slot, encodes bool) *transport.Message {
 	if s.id == "" {
 		return s.msg
 	}
@@ -227,7 +226,7 @@ func (q *queue) withIDLocked(s *slot) *transport.Message {
 		q.copies = append(q.copies, new(transport.Message))
 	}
 	var own *transport.Message
-	if q.encodes {
+	if encodes {
 		own = q.copies[q.lent]
 		q.lent++
 	} else {
@@ -243,8 +242,8 @@ func (q *queue) withIDLocked(s *slot) *transport.Message {
 // sent takes back the copies of a batch that the session has encoded, or did not get.
 func (q *queue) sent() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.sentLocked()
+	q.mu.Unlock()
 }
 
 func (q *queue) sentLocked() {

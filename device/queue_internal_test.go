@@ -18,8 +18,8 @@ func TestABatchThatNoSessionGotLeavesNoCopies(t *testing.T) {
 		q.appendLocked(m, 1, nil, false)
 	}
 	for range 2 {
-		q.connect(8, true)
-		batch := q.take(nil, time.Now(), time.Now())
+		q.connect(8)
+		batch := q.take(nil, time.Now(), time.Now(), true)
 		require.Len(t, batch, 3)
 		for i, id := range []string{"p-1", "p-2", "p-3"} {
 			require.Equal(t, id, batch[i].Msg.ID)

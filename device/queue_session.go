@@ -16,8 +16,9 @@ const batchSize = 64
 // take marks queued messages as in flight, up to the window and batchSize, and appends them to
 // batch, which is empty. If it returns none, the loop will be poked: for the next message, or, if
 // the window is full, once an eighth of it is free. So messages go in batches although answers come
-// one by one. A larger share would leave the line idle with a small window.
-func (q *queue) take(batch []transport.Item, now, wall time.Time) []transport.Item {
+// one by one. A larger share would leave the line idle with a small window. encodes is
+// transport.Info.Encodes of the session.
+func (q *queue) take(batch []transport.Item, now, wall time.Time, encodes bool) []transport.Item {
 	handed := now.Sub(q.base)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -29,7 +30,7 @@ func (q *queue) take(batch []transport.Item, now, wall time.Time) []transport.It
 			q.removeLocked(i, q.outcomeLocked(i, errExpired))
 			continue
 		}
-		batch = append(batch, transport.Item{Tag: uint16(i), Resent: s.resent, Msg: q.withIDLocked(s)})
+		batch = append(batch, transport.Item{Tag: uint16(i), Resent: s.resent, Msg: q.withIDLocked(s, encodes)})
 		if s.resent || s.refusal != nil {
 			q.totals.resent++
 		}
@@ -140,14 +141,7 @@ func (q *queue) untake(batch []transport.Item) {
 }
 
 // connect opens the window for a session.
-func (q *queue) connect(window int, encodes bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.window, q.encodes = window, encodes
-}
-
-// resize changes the window of the session.
-func (q *queue) resize(window int) {
+func (q *queue) connect(window int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.window = window

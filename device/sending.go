@@ -32,7 +32,7 @@ func (l *loop) send(now time.Time) (none bool) {
 	if l.onTrial(now) {
 		return true
 	}
-	batch := c.queue.take(l.conn.batch[:0], now, l.clock.wall)
+	batch := c.queue.take(l.conn.batch[:0], now, l.clock.wall, l.conn.encodes)
 	if l.poison.last != 0 {
 		c.queue.aim(0, false)
 	}

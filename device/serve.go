@@ -15,7 +15,8 @@ func (l *loop) begin() {
 	if !c.set.ownAck {
 		l.conn.answers.timeout = max(l.conn.answers.timeout, info.AckTimeout)
 	}
-	c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)), info.Encodes)
+	l.conn.encodes = info.Encodes
+	c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))
 	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
 	if x := c.features(); x != nil {

@@ -125,12 +125,11 @@ func Progress(socket net.Conn) (at time.Time, waits bool) {
 // is fast enough for large writes.
 func Fast(socket net.Conn) bool {
 	l, ok := socket.(*ProgressConn)
-	return ok && l.fast()
-}
-
-func (l *ProgressConn) fast() bool {
-	if l.below != nil {
-		return l.below.fast()
+	if !ok {
+		return false
+	}
+	for l.below != nil {
+		l = l.below
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
