@@ -123,7 +123,8 @@ type Info struct {
 	// device.Options.AckTimeout over this session. 0: not known.
 	AckTimeout time.Duration
 	// Encodes: Send has encoded each Message when it returns, and reads neither them nor the memory
-	// they point to later. The caller may use them again for the next batch.
+	// they point to later. The caller may use them again for the next batch. A Session around another
+	// one that hands messages over later must clear it.
 	Encodes bool
 	// KeepAlive is the interval at which the caller must request OpPing. 0: the session keeps itself
 	// alive.

@@ -13,8 +13,8 @@ import (
 const (
 	// flushSize is how many bytes are collected before a write, when the buffer may grow.
 	flushSize = 16 << 10
-	// fastChunk is the most in one write on a fast link. With flushSize, messages of 255 KiB have half
-	// to two thirds of the throughput.
+	// fastChunk is the most in one write on a fast link. With flushSize, messages of 255 KiB have
+	// about half of the throughput.
 	fastChunk = 64 << 10
 	// slowWrite is how long a Send or Do must have been writing, since its start or its last sign of
 	// life, for the end of a write to count as a sign of life: a blocked write made progress.
