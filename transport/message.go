@@ -187,7 +187,7 @@ func repeated(properties []Property) string {
 	return ""
 }
 
-// repeatedOfMany is repeated with a map, which takes twice as long and memory.
+// repeatedOfMany is repeated with a map, which takes memory and twice the time.
 func repeatedOfMany(properties []Property) string {
 	seen := make(map[string]bool, len(properties))
 	for i := range properties {

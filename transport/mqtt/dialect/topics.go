@@ -56,8 +56,8 @@ type Envelope interface {
 	// Seal sets dst, which is zero, to the message to publish in place of m. Over MQTT 3.1.1
 	// (properties is false) only its Body, Topic, Retain and AtMostOnce are sent. dst may share memory
 	// with m. An *transport.Error keeps its Kind; any other error is Invalid. Either refuses m alone.
-	// MQTT 5 has no place for Output and System: there dst must not have them. It keeps neither of the
-	// two.
+	// MQTT 5 has no place for Output and System: there dst must not have them. Seal keeps neither m
+	// nor dst.
 	Seal(dst, m *transport.Message, properties bool) error
 	// Open replaces what Seal made of a message by that message. A message that is not in the
 	// envelope's form is left as it is. If Open panics, the message is acknowledged and not delivered.
