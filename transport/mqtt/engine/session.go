@@ -54,7 +54,9 @@ type session struct {
 
 	// Owned by the holder of the write side's token.
 	lastID     uint16
-	writeBegan time.Time // start of the present Send or Do, or its latest progress
+	writeBegan time.Time        // start of the present Send or Do, or its latest progress
+	lent       *[fastChunk]byte // the write buffer of a Send on a fast link; nil if it is its own
+	own        []byte           // the other write buffer meanwhile
 
 	mu            sync.Mutex  // guards the fields below; never held during I/O
 	writeProgress time.Time   // latest progress of a slow write

@@ -268,6 +268,39 @@ func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
 	})
 }
 
+// On a fast link large messages go in one write, too, from a buffer that is lent meanwhile.
+func TestLargeMessagesAreOneWriteOnAFastLink(t *testing.T) {
+	for _, row := range []struct {
+		fast                 bool
+		messages, size, want int
+	}{
+		{true, 4, 20_000, 1}, {true, 1, 64 << 10, 1}, {true, 64, 1000, 1}, {true, 64, 100, 1}, {true, 9, 20_000, 3},
+		{false, 4, 20_000, 5}, {false, 1, 64 << 10, 5}, {false, 64, 1000, 5}, {false, 64, 100, 1},
+	} {
+		bubble(t, func(t *testing.T) {
+			h, c, counter := newHub(t), &hasty{fast: row.fast}, new(counting)
+			h.wrap = func(plain Conn) Conn {
+				counter.Conn = plain
+				c.Conn = counter
+				return c
+			}
+			tr := New(h.dial, nil)
+			r, l := start(t, h, tr)
+			go func() { _, _ = io.Copy(io.Discard, l.Conn) }()
+			bodies := make([]string, row.messages)
+			for i := range bodies {
+				bodies[i] = strings.Repeat("x", row.size)
+			}
+			for range 2 {
+				before := counter.writes
+				r.send(bodies...)
+				require.Equal(t, row.want, counter.writes-before, "%+v", row)
+				require.LessOrEqual(t, cap(tr.out), 2*flushSize, "%+v", row)
+			}
+		})
+	}
+}
+
 func TestMessagesAreDecodedAndSettled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
