@@ -8,13 +8,15 @@ import (
 	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 const (
 	// HighWater is how many bytes may be pending, unless it is a single message, before telemetry
 	// must wait.
 	HighWater = 256 << 10
-	// writeChunk is the most bytes in one write over a tunnel or TLS: a tunnel makes one frame of it.
+	// writeChunk is the most bytes in one write over a tunnel or TLS, unless the link is fast. A
+	// tunnel makes one frame of it.
 	writeChunk = 16 << 10
 	// fullBuffer is the least duration of a write that had to wait for room in the send buffer.
 	fullBuffer = 50 * time.Millisecond
@@ -202,13 +204,16 @@ func (c *Conn) sendOrFail(b []byte) {
 // makes the tunnel write its replies.
 func (c *Conn) send(p []byte) error {
 	chunk := writeChunk
-	if c.outer == c.socket {
+	switch {
+	case c.outer == c.socket:
 		chunk = largeBuffer
+	case dialer.Fast(c.socket):
+		chunk = dialer.FastWrite
 	}
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), chunk)
 		began := time.Now()
-		if _, err := c.outer.Write(p[:n]); err != nil {
+		if _, err := dialer.Write(c.outer, c.socket, p[:n]); err != nil {
 			return &WriteError{err}
 		}
 		if time.Since(began) > fullBuffer {

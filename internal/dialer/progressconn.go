@@ -52,6 +52,8 @@ type ProgressConn struct {
 
 	reads atomic.Uint64 // reads that returned data
 
+	pieces pieces
+
 	mu            sync.Mutex // guards the fields below; held for memory and non-blocking calls
 	writeDeadline time.Time  // set by SetWriteDeadline
 	written       int64      // bytes that the socket has taken
@@ -175,8 +177,8 @@ func (l *ProgressConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p, as long as the connection makes progress.
-func (l *ProgressConn) Write(p []byte) (n int, err error) {
+// write is Write without gathering.
+func (l *ProgressConn) write(p []byte) (n int, err error) {
 	if l.below != nil || l.timeout == 0 {
 		return l.Conn.Write(p)
 	}

@@ -95,14 +95,14 @@ func (c *conn) Write(p []byte) (int, error) {
 			return 0, net.ErrClosed
 		}
 	}
-	return c.Conn.Write(p)
+	return dialer.Write(c.Conn, c.socket, p)
 }
 
 // Progress implements transport.Progressor with the progress of the socket.
 func (c *conn) Progress() (at time.Time, waits bool) { return dialer.Progress(c.socket) }
 
-// Fast implements engine.Faster. TLS and tunnels cut large writes up.
-func (c *conn) Fast() bool { return c.Conn == c.socket && dialer.Fast(c.socket) }
+// Fast implements engine.Faster.
+func (c *conn) Fast() bool { return dialer.Fast(c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
 // goroutine writeReplies. TLS alone would wait 5 s.

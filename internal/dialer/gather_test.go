@@ -1,0 +1,161 @@
+package dialer
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// countedConn is a socket that counts its writes, and fails them if it is to.
+type countedConn struct {
+	*memconn.Conn
+	writes atomic.Int32
+	broken atomic.Bool
+}
+
+var errBroken = errors.New("broken")
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return len(p) / 2, errBroken
+	}
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// tlsPair returns a TLS connection, its peer, and the layers below it. The link is fast.
+func tlsPair(t *testing.T) (c, peer *tls.Conn, l *ProgressConn, socket *countedConn) {
+	near, far := memconn.Pair("near", "far")
+	socket = &countedConn{Conn: near}
+	cert := testbroker.NewClientCert("d", time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
+	peer = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{cert}})
+	shaken := make(chan error)
+	go func() { shaken <- peer.Handshake() }()
+	l = NewProgressConn(socket, 10*time.Second)
+	c = tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // the certificate does not matter here
+	require.NoError(t, c.Handshake())
+	require.NoError(t, <-shaken)
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	resize(l, 2*sendBuffer)
+	return c, peer, l, socket
+}
+
+func resize(l *ProgressConn, size int) {
+	l.mu.Lock()
+	l.resizeLocked(size)
+	l.mu.Unlock()
+}
+
+func TestTheRecordsOfALargeWriteGoTogetherOnAFastLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer, l, socket := tlsPair(t)
+		var got bytes.Buffer
+		ended := make(chan error)
+		go func() {
+			_, err := io.Copy(&got, peer)
+			ended <- err
+		}()
+		var want []byte
+		write := func(size int) int {
+			p := bytes.Repeat([]byte{byte(len(want))}, size)
+			before := socket.writes.Load()
+			n, err := Write(c, l, p)
+			require.NoError(t, err)
+			require.Equal(t, size, n)
+			require.Nil(t, l.pieces.lent)
+			want = append(want, p...)
+			return int(socket.writes.Load() - before)
+		}
+		for range 12 { // package tls begins with small records
+			write(piece)
+		}
+		for _, row := range []struct{ size, writes int }{
+			{1, 1}, {piece, 1}, {piece + 1, 1}, {FastWrite, 1}, {FastWrite + piece, 2}, {1 << 20, 13},
+		} {
+			require.Equal(t, row.writes, write(row.size), row.size)
+		}
+		resize(l, sendBuffer)
+		require.Equal(t, 5, write(FastWrite), "progress is seen on a slow link")
+		require.NoError(t, c.Close())
+		require.NoError(t, <-ended)
+		require.True(t, bytes.Equal(want, got.Bytes()))
+	})
+}
+
+// Writes of several goroutines arrive as records in order, whether they are gathered or not.
+func TestRecordsDoNotOvertakeEachOther(t *testing.T) {
+	c, peer, l, _ := tlsPair(t)
+	got := make(chan int64)
+	go func() {
+		n, err := io.Copy(io.Discard, peer)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- n
+	}()
+	var wg sync.WaitGroup
+	var total int64
+	for _, size := range []int{1, 100, piece + 1, FastWrite, 300_000} {
+		total += 50 * int64(size)
+		wg.Go(func() {
+			for range 50 {
+				if _, err := Write(c, l, make([]byte, size)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, c.Close())
+	require.Equal(t, total, <-got)
+}
+
+func TestRecordsThatWereNotWrittenEndTheConnection(t *testing.T) {
+	for _, size := range []int{FastWrite, 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, l, socket := tlsPair(t)
+			socket.broken.Store(true)
+			_, err := Write(c, l, make([]byte, size))
+			require.ErrorIs(t, err, errBroken)
+			socket.broken.Store(false)
+			before := socket.writes.Load()
+			for _, next := range []int{1, FastWrite} {
+				_, err = Write(c, l, make([]byte, next))
+				require.ErrorIs(t, err, errBroken, "nothing may stand behind a part of a record")
+			}
+			require.Equal(t, before, socket.writes.Load())
+			require.Nil(t, l.pieces.lent)
+		})
+	}
+}
+
+// The end of a socket ends a write of gathered records.
+func TestCloseEndsAWriteOfRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, l, socket := tlsPair(t)
+		socket.SetSendBuffer(1 << 10)
+		wrote := make(chan error)
+		go func() {
+			_, err := Write(c, l, make([]byte, FastWrite)) // nobody reads
+			wrote <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, <-wrote, net.ErrClosed)
+		require.Zero(t, time.Since(began))
+	})
+}
