@@ -19,6 +19,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -77,6 +78,8 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	case "mochi":
 		return nil, serveMochi(in, o.Secure, say)
 	case "hub":
+		debug.SetGCPercent(-1) // collects at 64 MB, whatever the size of the messages
+		debug.SetMemoryLimit(64 << 20)
 		hub, a, err := newHub(protocol, 1, o.Secure, keepFew)
 		if err != nil {
 			return nil, err

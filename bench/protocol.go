@@ -84,7 +84,7 @@ func protocolNamed(name string) *Protocol {
 // most of its time for new pages.
 const (
 	keepAll = 0
-	keepFew = 256
+	keepFew = 16
 )
 
 // newHub makes a hub with n devices on a loopback port, and the access to it.
