@@ -207,7 +207,7 @@ func (c *Conn) send(p []byte) error {
 	switch {
 	case c.outer == c.socket:
 		chunk = largeBuffer
-	case dialer.Fast(c.socket):
+	case dialer.Fast(c.outer, c.socket):
 		chunk = dialer.FastWrite
 	}
 	for first := true; first || len(p) > 0; first = false {

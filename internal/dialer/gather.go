@@ -1,89 +1,108 @@
 package dialer
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
 )
 
 const (
 	// FastWrite is the most that is worth one write on a fast link.
-	FastWrite = 5 * piece
-	// piece is the most that layers above a socket write at a time: TLS a record, a tunnel a frame.
-	piece = 16 << 10
-	// gatheredSize is room for the pieces of FastWrite, with 256 bytes of head and padding each.
-	gatheredSize = FastWrite + 5*256
+	FastWrite = 5 * record
+	// record is the most that package tls writes at a time.
+	record = 16 << 10
+	// gatherSize is room for the records of FastWrite, which are small on a new connection.
+	gatherSize = FastWrite + 2<<10
 )
 
-// Write writes p to outer, a connection that Dial returned with socket. TLS and tunnels cut p into
-// pieces; on a fast link the socket gets many of them in one write: over TLS messages of 20 kB and
-// more have 1.3 to 1.8 times the throughput. After an error the connection takes no more.
-func Write(outer, socket net.Conn, p []byte) (int, error) {
-	if outer == socket || len(p) <= piece || !Fast(socket) {
+// Fast reports whether large writes to outer are worth it: it is a socket, or TLS over one, that
+// has taken so much so fast that its send buffer has grown. Tunnels cut large writes up.
+func Fast(outer, socket net.Conn) bool {
+	l, ok := socket.(*ProgressConn)
+	if _, secure := outer.(*tls.Conn); !ok || !secure && outer != socket {
+		return false
+	}
+	for l.below != nil {
+		l = l.below
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer > sendBuffer
+}
+
+// Write writes p to outer, which Dial returned with socket. Package tls writes each record by
+// itself; on a fast link the socket gets those of FastWrite in one write: messages of 20 kB and
+// more have 1.3 to 1.8 times the throughput. One goroutine at a time may call it.
+func Write(outer, socket net.Conn, p []byte) (n int, err error) {
+	if outer == socket || len(p) <= record || !Fast(outer, socket) {
 		return outer.Write(p)
 	}
 	l := socket.(*ProgressConn)
-	l.gather()
-	n, err := outer.Write(p)
-	if failure := l.flush(); failure != nil && err == nil {
-		return 0, failure
+	for n < len(p) && err == nil {
+		var more int
+		part := p[n:min(len(p), n+FastWrite)]
+		g := l.gather(len(part))
+		more, err = outer.Write(part)
+		l.scatter(g)
+		n += more
 	}
 	return n, err
 }
 
-// pieces are what a ProgressConn gathers for one write.
-type pieces struct {
-	mu   sync.Mutex          // held while the socket is written, which keeps the pieces in order
-	lent *[gatheredSize]byte // has the pieces; nil: they are written at once
-	held int                 // bytes in it
-	err  error               // why they were not written
+// gathered are records to be written together.
+type gathered struct {
+	left    int // bytes that must still come before the records are written; 0: they were
+	held    int // bytes in records
+	records [gatherSize]byte
 }
 
-// gathered are buffers that a connection has only while it writes.
-var gathered = sync.Pool{New: func() any { return new([gatheredSize]byte) }}
+// gatherers are lent to connections only while they write.
+var gatherers = sync.Pool{New: func() any { return new(gathered) }}
 
-// gather begins to gather what is written, until flush.
-func (l *ProgressConn) gather() {
-	g := &l.pieces
-	g.mu.Lock()
-	if g.lent == nil { // otherwise another large write has begun
-		g.lent = gathered.Get().(*[gatheredSize]byte)
-	}
-	g.mu.Unlock()
+// gather begins to hold records, until they have n bytes: those around n bytes have more. So the
+// last of them writes all, within a Write of package tls, whose rules for errors and Close hold.
+func (l *ProgressConn) gather(n int) *gathered {
+	g := gatherers.Get().(*gathered)
+	g.left, g.held = n, 0
+	l.mu.Lock()
+	l.gathered = g
+	l.mu.Unlock()
+	return g
 }
 
-func (l *ProgressConn) flush() error {
-	g := &l.pieces
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l.flushLocked()
-	if g.lent != nil {
-		gathered.Put(g.lent)
-		g.lent = nil
-	}
-	return g.err
+// scatter ends gather. Records that are still held are of a connection that failed or was closed.
+func (l *ProgressConn) scatter(g *gathered) {
+	l.mu.Lock()
+	l.gathered = nil
+	l.mu.Unlock()
+	gatherers.Put(g)
 }
 
-func (l *ProgressConn) flushLocked() {
-	if g := &l.pieces; g.held > 0 {
-		_, g.err = l.write(g.lent[:g.held])
-		g.held = 0
-	}
-}
-
-// Write writes all of p, as long as the connection makes progress, or gathers it.
+// Write writes all of p, as long as the connection makes progress, or holds it for a while.
 func (l *ProgressConn) Write(p []byte) (n int, err error) {
-	g := &l.pieces
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lent != nil && g.held+len(p) > gatheredSize {
-		l.flushLocked()
-	}
-	if g.err != nil {
-		return 0, g.err
-	}
-	if g.lent == nil || len(p) > gatheredSize {
+	l.mu.Lock()
+	g := l.gathered
+	if g == nil || g.left == 0 {
+		l.mu.Unlock()
 		return l.write(p)
 	}
-	g.held += copy(g.lent[g.held:], p)
-	return len(p), nil
+	fits := g.held+len(p) <= gatherSize // an alert may come between them
+	if fits {
+		g.held += copy(g.records[g.held:], p)
+		g.left = max(0, g.left-len(p))
+	} else {
+		g.left = 0
+	}
+	all := g.left == 0
+	l.mu.Unlock()
+	if all {
+		_, err = l.write(g.records[:g.held]) // package tls writes nothing meanwhile
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case fits:
+		return len(p), nil
+	}
+	return l.write(p)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,15 +75,16 @@ func TestTheRecordsOfALargeWriteGoTogetherOnAFastLink(t *testing.T) {
 			n, err := Write(c, l, p)
 			require.NoError(t, err)
 			require.Equal(t, size, n)
-			require.Nil(t, l.pieces.lent)
+			require.Nil(t, l.gathered)
 			want = append(want, p...)
 			return int(socket.writes.Load() - before)
 		}
-		for range 12 { // package tls begins with small records
-			write(piece)
+		require.Equal(t, 1, write(FastWrite), "package tls begins with small records")
+		for range 12 {
+			write(record)
 		}
 		for _, row := range []struct{ size, writes int }{
-			{1, 1}, {piece, 1}, {piece + 1, 1}, {FastWrite, 1}, {FastWrite + piece, 2}, {1 << 20, 13},
+			{1, 1}, {record, 1}, {record + 1000, 1}, {FastWrite, 1}, {FastWrite + record, 2}, {1 << 20, 13},
 		} {
 			require.Equal(t, row.writes, write(row.size), row.size)
 		}
@@ -94,7 +96,7 @@ func TestTheRecordsOfALargeWriteGoTogetherOnAFastLink(t *testing.T) {
 	})
 }
 
-// Writes of several goroutines arrive as records in order, whether they are gathered or not.
+// Records of the peer's goroutine come between those that are held.
 func TestRecordsDoNotOvertakeEachOther(t *testing.T) {
 	c, peer, l, _ := tlsPair(t)
 	got := make(chan int64)
@@ -106,21 +108,21 @@ func TestRecordsDoNotOvertakeEachOther(t *testing.T) {
 		got <- n
 	}()
 	var wg sync.WaitGroup
-	var total int64
-	for _, size := range []int{1, 100, piece + 1, FastWrite, 300_000} {
-		total += 50 * int64(size)
+	send := func(write func(p []byte) (int, error), times int, sizes ...int) {
 		wg.Go(func() {
-			for range 50 {
-				if _, err := Write(c, l, make([]byte, size)); err != nil {
+			for i := range times {
+				if _, err := write(make([]byte, sizes[i%len(sizes)])); err != nil {
 					t.Error(err)
 					return
 				}
 			}
 		})
 	}
+	send(c.Write, 1000, 1, 1000)
+	send(func(p []byte) (int, error) { return Write(c, l, p) }, 200, record+1, FastWrite, 300_000, 100)
 	wg.Wait()
 	require.NoError(t, c.Close())
-	require.Equal(t, total, <-got)
+	require.EqualValues(t, 500*1001+50*(record+1+FastWrite+300_000+100), <-got)
 }
 
 func TestRecordsThatWereNotWrittenEndTheConnection(t *testing.T) {
@@ -137,12 +139,12 @@ func TestRecordsThatWereNotWrittenEndTheConnection(t *testing.T) {
 				require.ErrorIs(t, err, errBroken, "nothing may stand behind a part of a record")
 			}
 			require.Equal(t, before, socket.writes.Load())
-			require.Nil(t, l.pieces.lent)
+			require.Nil(t, l.gathered)
 		})
 	}
 }
 
-// The end of a socket ends a write of gathered records.
+// As without gathering, Close does not wait for a write in progress.
 func TestCloseEndsAWriteOfRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, l, socket := tlsPair(t)
@@ -154,8 +156,20 @@ func TestCloseEndsAWriteOfRecords(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, l.Close())
+		require.NoError(t, c.Close())
 		require.ErrorIs(t, <-wrote, net.ErrClosed)
 		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestAWriteOfRecordsWithoutProgressTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, l, socket := tlsPair(t)
+		socket.SetSendBuffer(1 << 10)
+		began := time.Now()
+		_, err := Write(c, l, make([]byte, FastWrite)) // nobody reads
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 60*time.Second, time.Since(began), "the peer's kernel answers")
+		require.False(t, Fast(c, l))
 	})
 }

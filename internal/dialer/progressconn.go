@@ -52,9 +52,8 @@ type ProgressConn struct {
 
 	reads atomic.Uint64 // reads that returned data
 
-	pieces pieces
-
 	mu            sync.Mutex // guards the fields below; held for memory and non-blocking calls
+	gathered      *gathered  // nil: records are written at once
 	writeDeadline time.Time  // set by SetWriteDeadline
 	written       int64      // bytes that the socket has taken
 	buffer        int        // the size of its send buffer
@@ -121,21 +120,6 @@ func Progress(socket net.Conn) (at time.Time, waits bool) {
 		return l.Progress()
 	}
 	return time.Time{}, false
-}
-
-// Fast reports whether the socket is a ProgressConn whose send buffer has grown, so that its link
-// is fast enough for large writes.
-func Fast(socket net.Conn) bool {
-	l, ok := socket.(*ProgressConn)
-	if !ok {
-		return false
-	}
-	for l.below != nil {
-		l = l.below
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer > sendBuffer
 }
 
 // Progress implements transport.Progressor.

@@ -102,7 +102,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) Progress() (at time.Time, waits bool) { return dialer.Progress(c.socket) }
 
 // Fast implements engine.Faster.
-func (c *conn) Fast() bool { return dialer.Fast(c.socket) }
+func (c *conn) Fast() bool { return dialer.Fast(c.Conn, c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
 // goroutine writeReplies. TLS alone would wait 5 s.

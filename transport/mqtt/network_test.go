@@ -105,24 +105,47 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 	})
 }
 
-func TestAConnectionIsFastWhenItsSocketHasTakenMuch(t *testing.T) {
-	for _, tunnel := range []bool{false, true} {
+// countedConn counts its writes.
+type countedConn struct {
+	*memconn.Conn
+	writes int
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes++
+	return c.Conn.Write(p)
+}
+
+// A large write is one of the socket on a fast link, over TLS too. A tunnel cuts it up.
+func TestAConnectionWithoutTunnelIsFast(t *testing.T) {
+	for _, row := range []struct{ secure, tunnel bool }{{}, {secure: true}, {tunnel: true}} {
 		testkit.Bubble(t, func(t *testing.T) {
 			near, far := memconn.Pair("near", "far")
-			go func() { _, _ = io.Copy(io.Discard, far) }()
-			o := &netopt.Options{Plaintext: true,
-				Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
-			if tunnel {
+			cert, roots := certify(t)
+			o := &netopt.Options{Plaintext: !row.secure}
+			var peer net.Conn = far
+			if row.secure {
+				o.Anonymous, o.TLS = true, &tls.Config{RootCAs: roots}
+				peer = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{cert}})
+			}
+			if row.tunnel {
 				o.Tunnel = &replyingTunnel{pending: make(chan struct{}, 1)}
 			}
-			c, err := mqtt.Dialer(o)(t.Context(), &transport.Credentials{Host: "h"})
+			go func() { _, _ = io.Copy(io.Discard, peer) }()
+			socket := &countedConn{Conn: near}
+			o.Dial = func(context.Context, string, string) (net.Conn, error) { return socket, nil }
+			c, err := mqtt.Dialer(o)(t.Context(), &transport.Credentials{Host: "hub.example.test"})
 			require.NoError(t, err)
 			require.False(t, c.(interface{ Fast() bool }).Fast())
 			for range 100 {
 				_, err := c.Write(make([]byte, 16<<10))
 				require.NoError(t, err)
 			}
-			require.True(t, c.(interface{ Fast() bool }).Fast())
+			require.Equal(t, !row.tunnel, c.(interface{ Fast() bool }).Fast())
+			before := socket.writes
+			_, err = c.Write(make([]byte, 80<<10)) // of the engine
+			require.NoError(t, err)
+			require.Equal(t, 1, socket.writes-before)
 			require.NoError(t, c.Close())
 		})
 	}

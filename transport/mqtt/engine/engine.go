@@ -125,8 +125,8 @@ type Expirer interface {
 // A Faster is a Conn that knows whether large writes are worth it.
 type Faster interface {
 	// Fast reports whether the network has taken so much so fast, and no write has waited for long
-	// since, that large messages should go in writes of 64 KB. Without it, and while it is false, they
-	// go in writes of 16 KB or Options.WriteBuffer, so that progress is seen on a slow link.
+	// since, that messages should be collected for writes of 80 KB. Without it, and while it is false,
+	// writes have at most 16 KB or Options.WriteBuffer, so that progress is seen on a slow link.
 	Fast() bool
 }
 
