@@ -18,8 +18,12 @@ const (
 // Fast reports whether large writes to outer are worth it: it is a socket, or TLS over one, that
 // has taken so much so fast that its send buffer has grown. Tunnels cut large writes up.
 func Fast(outer, socket net.Conn) bool {
+	secure, ok := outer.(*tls.Conn)
+	if outer != socket && (!ok || secure.NetConn() != socket) {
+		return false
+	}
 	l, ok := socket.(*ProgressConn)
-	if _, secure := outer.(*tls.Conn); !ok || !secure && outer != socket {
+	if !ok {
 		return false
 	}
 	for l.below != nil {
@@ -43,7 +47,7 @@ func Write(outer, socket net.Conn, p []byte) (n int, err error) {
 		part := p[n:min(len(p), n+FastWrite)]
 		g := l.gather(len(part))
 		more, err = outer.Write(part)
-		l.scatter(g)
+		l.scatter(g, err == nil)
 		n += more
 	}
 	return n, err
@@ -60,7 +64,8 @@ type gathered struct {
 var gatherers = sync.Pool{New: func() any { return new(gathered) }}
 
 // gather begins to hold records, until they have n bytes: those around n bytes have more. So the
-// last of them writes all, within a Write of package tls, whose rules for errors and Close hold.
+// last of them, or one before it, writes all, within a Write of package tls, whose rules for errors
+// and Close hold.
 func (l *ProgressConn) gather(n int) *gathered {
 	g := gatherers.Get().(*gathered)
 	g.left, g.held = n, 0
@@ -70,13 +75,18 @@ func (l *ProgressConn) gather(n int) *gathered {
 	return g
 }
 
-// scatter ends gather. Records that are still held are of a connection that failed or was closed.
-func (l *ProgressConn) scatter(g *gathered) {
+// scatter ends gather. After a failure records may be held, or written by Close.
+func (l *ProgressConn) scatter(g *gathered, ok bool) {
 	l.mu.Lock()
 	l.gathered = nil
 	l.mu.Unlock()
-	gatherers.Put(g)
+	if ok {
+		gatherers.Put(g)
+	}
 }
+
+// applicationData is the first byte of a record with data; in TLS 1.3 of all that are encrypted.
+const applicationData = 23
 
 // Write writes all of p, as long as the connection makes progress, or holds it for a while.
 func (l *ProgressConn) Write(p []byte) (n int, err error) {
@@ -86,7 +96,8 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 		l.mu.Unlock()
 		return l.write(p)
 	}
-	fits := g.held+len(p) <= gatherSize // an alert may come between them
+	// A handshake waits for its answer.
+	fits := len(p) > 0 && p[0] == applicationData && g.held+len(p) <= gatherSize
 	if fits {
 		g.held += copy(g.records[g.held:], p)
 		g.left = max(0, g.left-len(p))
@@ -95,7 +106,7 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	}
 	all := g.left == 0
 	l.mu.Unlock()
-	if all {
+	if all && g.held > 0 {
 		_, err = l.write(g.records[:g.held]) // package tls writes nothing meanwhile
 	}
 	switch {

@@ -85,7 +85,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p. It waits for other writers.
+// Write writes all of p. It waits for writeReplies; else there is one writer.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.writing != nil {
 		select {

@@ -116,7 +116,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A large write is one of the socket on a fast link, over TLS too. A tunnel cuts it up.
+// A large write is one of the socket on a fast link, over TLS too.
 func TestAConnectionWithoutTunnelIsFast(t *testing.T) {
 	for _, row := range []struct{ secure, tunnel bool }{{}, {secure: true}, {tunnel: true}} {
 		testkit.Bubble(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ type Options struct {
 	// would send it again on each connection, is acknowledged if its topic fits, and reported to
 	// device.Trace.HandlerPanic. 0: buffers that grow with use, the read buffer up to 1 MB for a
 	// message, the write buffer up to about 16 KB, or 64 KB while a long topic is sent. On a fast link
-	// a session has another one of 80 KB while it sends more than 16 KB.
+	// a session has another one of 80 KB while it sends more than 16 KB, and 82 KB for records of TLS.
 	ReadBuffer, WriteBuffer int
 	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub. Nil:
 	// dialect.Hub, but dialect.HubMessages in programs built by TinyGo, which have the twin and
