@@ -100,8 +100,8 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	return nil, nil
 }
 
-// steadyHeap makes a hub as fast with large messages, and for the first sender, as otherwise: garbage
-// is collected at 64 MB, and the memory for it is there.
+// steadyHeap keeps new pages and the collector's pace out of the measurement of a hub: the heap has
+// its pages, and garbage is collected at 64 MB, whatever the size of the messages.
 func steadyHeap() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(64 << 20)
