@@ -13,7 +13,8 @@ import (
 const limitWrite = 64 << 10
 
 // Limit is a minimal sender: it writes packets encoded beforehand, in chunks of up to half the
-// window, and counts PUBACKs. No client can be much faster.
+// window, and counts PUBACKs. No client can be much faster, but over TLS, whose records package tls
+// writes one by one.
 func Limit(p *Peer, l Load) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
