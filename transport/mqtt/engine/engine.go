@@ -127,6 +127,7 @@ type Faster interface {
 	// Fast reports whether the network has taken so much so fast, and no write has waited for long
 	// since, that messages should be collected for writes of 80 KB. Without it, and while it is false,
 	// writes have at most 16 KB or Options.WriteBuffer, so that progress is seen on a slow link.
+	// Programs built by TinyGo do not ask.
 	Fast() bool
 }
 

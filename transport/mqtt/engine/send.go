@@ -169,8 +169,11 @@ func (s *session) chunk() int {
 }
 
 func (s *session) fast() bool {
+	if !fastLinks || s.t.opt.WriteBuffer > 0 {
+		return false
+	}
 	c, ok := s.conn.(Faster)
-	return ok && s.t.opt.WriteBuffer == 0 && c.Fast()
+	return ok && c.Fast()
 }
 
 // buffers are write buffers for fast links. A session has one while it sends.
