@@ -336,7 +336,8 @@ func allDigits(s string) bool {
 	return s != ""
 }
 
-// Inlined, it would take 6 KB more of a program for ARM.
+// badConnString returns the error for a wrong connection string. Inlined, it would take 6 KB of a
+// program for ARM.
 //
 //go:noinline
 func badConnString(text string) error {

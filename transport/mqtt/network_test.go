@@ -116,7 +116,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A large write is one of the socket on a fast link, over TLS too.
+// On a fast link a large write is one write of the socket, over TLS too.
 func TestAConnectionWithoutTunnelIsFast(t *testing.T) {
 	for _, row := range []struct{ secure, tunnel bool }{{}, {secure: true}, {tunnel: true}} {
 		testkit.Bubble(t, func(t *testing.T) {
