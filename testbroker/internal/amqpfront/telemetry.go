@@ -200,9 +200,8 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 	if p := m.Properties; p != nil {
 		standardProperties(&t, p)
 	}
-	if len(t.MessageID) > hubdata.MaxMessageID {
-		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID),
-			hubdata.MaxMessageID)
+	if err := telemetry.CheckID(t.MessageID); err != nil {
+		return t, wire.Errorf(wire.InvalidField, "%v", err)
 	}
 	for _, p := range m.MessageAnnotations {
 		name, _ := p.Key.(wire.Symbol)

@@ -204,13 +204,8 @@ func message(q *web.Request, body []byte, properties map[string]string) (hubdata
 			}
 		}
 	}
-	if len(m.MessageID) > hubdata.MaxMessageID {
-		return m, web.Errorf(
-			400004,
-			"message id of %d characters, at most %d are allowed",
-			len(m.MessageID),
-			hubdata.MaxMessageID,
-		)
+	if err := telemetry.CheckID(m.MessageID); err != nil {
+		return m, web.Errorf(400004, "%v", err)
 	}
 	if n := telemetry.SizeOf(&m); n > hubdata.MaxMessage {
 		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 const (
@@ -41,8 +42,6 @@ func checkC2D(m hubdata.C2D, limit int) error {
 	switch {
 	case len(m.Body) > limit:
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(m.Body), limit)
-	case len(m.MessageID) > hubdata.MaxMessageID:
-		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
 		return fmt.Errorf("ack %q", m.Ack)
 	case !Writable(m.Expiry):
@@ -55,7 +54,7 @@ func checkC2D(m hubdata.C2D, limit int) error {
 			return errors.New("property without a name")
 		}
 	}
-	return nil
+	return telemetry.CheckID(m.MessageID)
 }
 
 // Writable reports whether the year of a time has four digits, as texts and JSON need.

@@ -30,7 +30,7 @@ func parseTelemetry(id identity.Identity, topic string) (hubdata.Message, error)
 		}
 		telemetry.AddSystem(&m, p.Name, p.Value)
 	}
-	return m, nil
+	return m, telemetry.CheckID(m.MessageID)
 }
 
 // parseBag parses

@@ -114,8 +114,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestSizeLimit(t *testing.T) {
-	const bag = "%24.mid=12345&abc=de%20"   // counts 5 + 3 + 3
-	body := strings.Repeat("x", 256<<10-11) // just fits
+	bag := "%24.mid=" + strings.Repeat("x", hubdata.MaxMessageID) + "&abc=de%20" // counts 128 + 3 + 3
+	body := strings.Repeat("x", 256<<10-134)                                     // just fits
 	for name, c := range map[string]struct {
 		body string
 		ok   bool
@@ -143,6 +143,7 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 		"publish to $SYS":            hubtest.PublishBytes(2, 1, "$SYS/broker/version", "x"),
 		"publish with a wildcard":    hubtest.PublishBytes(2, 1, hubtest.Events+"a=#", "x"),
 		"publish with a bad bag":     hubtest.PublishBytes(2, 1, hubtest.Events+"a=%zz", "x"),
+		"publish with a long id":     hubtest.PublishBytes(2, 1, hubtest.Events+"%24.mid="+strings.Repeat("x", 129), "x"),
 		"publish without a topic":    hubtest.PublishBytes(2, 1, "", "x"),
 		"publish with packet id 0":   hubtest.PublishBytes(2, 0, hubtest.Events, "x"),
 		"publish with QoS 2":         hubtest.PublishBytes(4, 1, hubtest.Events, "x"),

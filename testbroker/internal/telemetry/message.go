@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -47,6 +48,14 @@ func AddSystem(m *hubdata.Message, name, value string) {
 
 func SenderOf(m *hubdata.Message) identity.Identity {
 	return identity.Identity{Device: m.DeviceID, Module: m.ModuleID}
+}
+
+// CheckID returns an error for a message id that is too long.
+func CheckID(id string) error {
+	if n := len(id); n > hubdata.MaxMessageID {
+		return fmt.Errorf("message id of %d characters, at most %d are allowed", n, hubdata.MaxMessageID)
+	}
+	return nil
 }
 
 // SizeOf returns the size of a message as the service's limit counts it.
