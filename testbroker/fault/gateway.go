@@ -12,7 +12,7 @@ const (
 	// inputs if its endpoint is one, wait behind it. It happens once for each endpoint of a message.
 	SlowRoute Kind = iota + 500
 	// ForwardTwice loses the hub's acknowledgement of a message on its way to the gateway, which
-	// forwards the message again.
+	// forwards the message again, once.
 	ForwardTwice
 	// LoseSettlement loses what a client settles: the PUBACK or the outcome of a message to an input,
 	// or of a C2D message. The gateway delivers the message again when its lock ends.

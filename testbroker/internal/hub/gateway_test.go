@@ -167,6 +167,12 @@ func TestTheGatewayAcknowledgesWhatItHasStored(t *testing.T) {
 		require.Equal(t, []string{"3", "3", "4"}, hubtest.Bodies(e.Hub)[2:])
 		require.Equal(t, 1, twice.Fired())
 		require.Equal(t, 5, e.GatewayState().Forwarded)
+
+		twice = e.Inject(fault.Fault{Kind: fault.ForwardTwice, Times: -1})
+		sendAcked(w, sourceTopic, "5", "6")
+		require.NoError(t, e.WaitMessages(t.Context(), 9))
+		require.Equal(t, []string{"5", "5", "6", "6"}, hubtest.Bodies(e.Hub)[5:])
+		require.Equal(t, 2, twice.Fired())
 	})
 }
 

@@ -174,15 +174,18 @@ func (h *Hub) hold(head *stored, l *line, wake <-chan struct{}) bool {
 func (h *Hub) forward(s *stored) {
 	m, sender := s.Message, telemetry.SenderOf(&s.Message)
 	m.Received = h.Now()
-	twice := h.Faults.Take(fault.ForwardTwice, sender)
+	twice, times := h.Faults.Take(fault.ForwardTwice, sender), 1
+	if twice != nil {
+		times = 2
+	}
 	h.mu.Lock()
 	moves := h.headLocked(&h.Gateway.upstream) == s
 	if moves {
-		h.Telemetry.Add(m, h.originLocked(sender))
-		h.Gateway.counts.Forwarded++
-		if twice == nil {
-			h.Gateway.upstream.dropLocked()
+		h.Gateway.counts.Forwarded += times
+		for range times {
+			h.Telemetry.Add(m, h.originLocked(sender))
 		}
+		h.Gateway.upstream.dropLocked()
 	}
 	h.mu.Unlock()
 	switch {
@@ -191,7 +194,7 @@ func (h *Hub) forward(s *stored) {
 	case twice != nil:
 		h.Faults.Release(twice)
 	}
-	if moves {
+	for i := 0; moves && i < times; i++ {
 		h.stored(&m)
 	}
 }
