@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -537,6 +538,15 @@ func TestBrokerWills(t *testing.T) {
 		synctest.Wait()
 		loginPlain(t, h, d, 5) // clean start
 		require.Equal(t, 5, wills(), "the session has ended")
+
+		before := runtime.NumGoroutine()
+		for range 10 {
+			with(50).conn.Close()
+			synctest.Wait()
+			with(50).conn.Close()
+			synctest.Wait()
+		}
+		require.Less(t, runtime.NumGoroutine(), before+10, "a will that was dropped waits no more")
 	})
 }
 

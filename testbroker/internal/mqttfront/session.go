@@ -22,9 +22,15 @@ type session struct {
 	released []uint16       // packet ids of QoS 2 messages that wait for their PUBCOMP, in order
 	expiry   uint32         // seconds from the end of the connection to the end of the session
 	until    time.Time      // when it ends; zero while connected, and for ever
-	delayed  *hubdata.Message
+	delayed  *delayedWill
 	seen     hubdata.Session // what tests see, without subscriptions
 	queue    nextQueue       // of a hub with the MQTT v5 profile
+}
+
+// A delayedWill waits for its time, or until dropped is closed.
+type delayedWill struct {
+	message hubdata.Message
+	dropped chan struct{}
 }
 
 type subscription struct {
@@ -38,6 +44,16 @@ func newSession(client string) *session {
 
 // lapsed reports whether the session has ended while its client was away.
 func (s *session) lapsed() bool { return !s.until.IsZero() && !s.until.After(time.Now()) }
+
+// takeWillLocked removes the delayed will of the session and returns it; nil if there is none.
+func (s *session) takeWillLocked() *delayedWill {
+	w := s.delayed
+	if w != nil {
+		close(w.dropped)
+		s.delayed = nil
+	}
+	return w
+}
 
 // resume gives a connection its session: the kept one, or a new one. The previous connection has
 // ended. It reports whether the session was kept.
@@ -58,7 +74,8 @@ func (f *Front) resume(c *client, client string, k *mqtt.ConnectPacket) (present
 		kept = newSession(client)
 		f.sessions[c.ID] = kept
 	}
-	kept.until, kept.delayed = time.Time{}, nil
+	kept.until = time.Time{}
+	kept.takeWillLocked()
 	c.session = kept
 	return there
 }
@@ -103,7 +120,7 @@ func (c *client) Leave() {
 		return
 	}
 	if c.will != nil && !c.parted && c.delay > 0 && s.expiry > 0 {
-		s.delayed, c.late = c.will, true
+		s.delayed, c.late = &delayedWill{*c.will, make(chan struct{})}, true
 	}
 	switch s.expiry {
 	case 0:
@@ -118,29 +135,34 @@ func (c *client) Leave() {
 // the client comes back before.
 func (f *Front) delayWill(s *session, delay time.Duration) {
 	f.mu.Lock()
-	m := s.delayed
+	w := s.delayed
 	if s.expiry != forever {
 		delay = min(delay, time.Duration(s.expiry)*time.Second)
 	}
 	f.mu.Unlock()
-	f.hub.Later(delay, nil, func() {
+	if w == nil {
+		return
+	}
+	f.hub.Later(delay, w.dropped, func() {
 		f.mu.Lock()
-		mine := s.delayed == m
+		mine := s.delayed == w
+		if mine {
+			s.takeWillLocked()
+		}
 		f.mu.Unlock()
 		if mine {
-			f.publishWill(s)
+			f.storeWill(w.message)
 		}
 	})
 }
 
-// publishWill publishes the will of a session at once, if it waits for its delay.
+// publishWill publishes the delayed will of a session at once, if there is one.
 func (f *Front) publishWill(s *session) {
 	f.mu.Lock()
-	m := s.delayed
-	s.delayed = nil
+	w := s.takeWillLocked()
 	f.mu.Unlock()
-	if m != nil {
-		f.storeWill(*m)
+	if w != nil {
+		f.storeWill(w.message)
 	}
 }
 
@@ -156,13 +178,13 @@ func (f *Front) Forget(name string) {
 	defer f.mu.Unlock()
 	if id := identity.SplitIdentity(name); name != "" {
 		if s := f.sessions[id]; s != nil {
-			s.delayed = nil
+			s.takeWillLocked()
 			delete(f.sessions, id)
 		}
 		return
 	}
 	for _, s := range f.sessions {
-		s.delayed = nil
+		s.takeWillLocked()
 	}
 	clear(f.sessions)
 }
