@@ -1,7 +1,6 @@
 package updates
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -151,8 +150,7 @@ func (s *Service) meet(id string, a *agentProperty) bool {
 		n := len(w.Reports)
 		// A final report stays in the twin, also when the next state of the agent is idle.
 		if ok && (n == 0 || !w.Reports[n-1].Result.Outcome.Terminal() && !sameReport(w.Reports[n-1], r)) {
-			r.Received = s.o.Now()
-			w.Reports = append(slices.Clip(w.Reports), r)
+			s.addReportLocked(w, r)
 		}
 	}
 	after := d.copy()

@@ -132,15 +132,20 @@ func (s *Service) record(id string, r updatedata.Report) *Error {
 				"workflow %q is reported as %s already", r.WorkflowID, last.Result.Outcome)
 		}
 	}
+	s.addReportLocked(w, r)
+	if r.Installed != (updatedata.UpdateID{}) {
+		d.data.Installed = r.Installed
+	}
+	return nil
+}
+
+// addReportLocked adds a report to a workflow, which keeps the newest.
+func (s *Service) addReportLocked(w *updatedata.Workflow, r updatedata.Report) {
 	r.Received = s.o.Now()
 	if n := len(w.Reports); n >= maxReports {
 		w.Reports = w.Reports[n-maxReports+1:]
 	}
 	w.Reports = append(slices.Clip(w.Reports), r)
-	if r.Installed != (updatedata.UpdateID{}) {
-		d.data.Installed = r.Installed
-	}
-	return nil
 }
 
 // checkStepsLocked checks that the results of steps, if there are any, are those of all steps. A
