@@ -251,6 +251,5 @@
 //
 // The hub is not a general broker, nor is a plain one: it does not route a device's messages to
 // other clients, and retains none. Over AMQP there are no transactions, and links do not resume.
-// Over HTTPS modules receive no C2D messages, and identities are neither imported nor exported by
-// blobs.
+// Over HTTPS modules receive no C2D messages.
 package testbroker
