@@ -129,6 +129,9 @@ func (s *Service) checkToken(c *Client) error {
 // withToken checks the signature. Clients derive the key of a device in a group from the
 // registration id as they send it, or in lower case as the service's documents say.
 func withToken(e dpsdata.Enrollment, c *Client) (*match, error) {
+	if e.EndorsementKey != nil && c.Protocol == hubdata.MQTT {
+		return nil, errors.New("a TPM registers over HTTPS or AMQP")
+	}
 	own := identity.KeyPair{Primary: e.PrimaryKey, Secondary: e.SecondaryKey}
 	candidates := []identity.KeyPair{own}
 	if e.Group {

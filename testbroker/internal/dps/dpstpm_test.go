@@ -88,6 +88,9 @@ func TestRegistrationWithATPM(t *testing.T) {
 		require.Empty(t, d.Registrations(), "nothing is registered before the proof")
 
 		p.Token = tpmToken(t, tpm, "reg-1")
+		overMQTT := dpsConnect(d, "reg-1", e.PrimaryKey)
+		overMQTT.Password = p.Token
+		require.Equal(t, []byte{0, 5}, dialDPS(t, d).Connect(overMQTT), "a TPM registers over HTTPS or AMQP")
 		a := assigned(p, "reg-1", body)
 		require.Equal(t, "hub-a.example.test", a.State.AssignedHub)
 		require.Nil(t, a.State.SymmetricKey)
