@@ -212,7 +212,9 @@ func (m *commandMaker) mosquitto() (client, line string) {
 	}
 	user, password, topic := m.UserName, m.Token, devicePath(m.device, unescaped)[1:]+"/messages/events/"
 	if broker, err := url.Parse(m.BrokerURL); err == nil && m.BrokerURL != "" {
-		user, topic = broker.User.Username(), strings.ReplaceAll(broker.Query().Get("telemetry"), "{device}", m.ClientID)
+		user = broker.User.Username()
+		topic = strings.NewReplacer("{device}/{module}", m.ClientID, "{device}", m.ClientID).Replace(
+			broker.Query().Get("telemetry"))
 		password, _ = broker.User.Password()
 	}
 	line = "mosquitto_pub -h " + host + " -p " + port + " --cafile " + m.ca + m.certificate("--cert", "--key") + " -i " +

@@ -103,12 +103,13 @@ func TestCommandsOfAnAccess(t *testing.T) {
 		"module": {[]string{"-device", "dev-1/cam"}, "dev-1/cam", []string{"curl", "mosquitto_pub", "hubline", "node"}},
 		"certificate": {[]string{"-x509", "dev-1=" + strings.Repeat("ab", 32)}, "dev-1",
 			[]string{"curl", "mosquitto_pub", "hubline"}},
-		"broker":  {[]string{"-broker", "-device", "dev-1"}, "dev-1", []string{"mosquitto_pub", "hubline"}},
-		"profile": {[]string{"-profile", "mqttV5", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
-		"gateway": {[]string{"-gateway", "localhost", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
+		"broker":        {[]string{"-broker", "-device", "dev-1"}, "dev-1", []string{"mosquitto_pub", "hubline"}},
+		"broker module": {[]string{"-broker", "-device", "dev-1/cam"}, "dev-1/cam", []string{"mosquitto_pub", "hubline"}},
+		"profile":       {[]string{"-profile", "mqttV5", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
+		"gateway":       {[]string{"-gateway", "localhost", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "module" {
+			if strings.HasSuffix(name, "module") {
 				c.flags = append([]string{"-device", "dev-1"}, c.flags...)
 			}
 			p := start(t, c.flags...)
@@ -119,6 +120,7 @@ func TestCommandsOfAnAccess(t *testing.T) {
 			var clients []string
 			for _, command := range a.Commands {
 				clients = append(clients, command.Client)
+				require.NotContains(t, command.Line, "{module}")
 				_, err := exec.LookPath(command.Client)
 				if err != nil || command.Client == "hubline" || command.Client == "node" || name == "certificate" {
 					continue // the last needs files of the user
