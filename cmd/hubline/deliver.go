@@ -33,6 +33,9 @@ func (t *tool) delivery(c *cobra.Command) *delivery {
 // deliver connects, lets produce put all messages into a queue, and waits for their results. total
 // is their number; 0: not known.
 func (d *delivery) deliver(ctx context.Context, total int, produce func(context.Context, queue) error) error {
+	if d.flush < 0 {
+		return usage("-flush-timeout: %v is negative; give a time such as 30s, or 0 for none", d.flush)
+	}
 	session, err := d.prepare(ctx, &device.Options{})
 	if err != nil {
 		return err

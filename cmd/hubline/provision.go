@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
-	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/transport"
@@ -46,9 +45,9 @@ func (t *tool) provisionCommand() *cobra.Command {
 }
 
 func (r *registering) run(ctx context.Context) error {
-	policy, err := policies.Parse(r.policy)
+	policy, err := r.retries()
 	if err != nil {
-		return usage("-policy: %v", err)
+		return err
 	}
 	var payload []byte
 	if r.payload != "" {
@@ -57,12 +56,9 @@ func (r *registering) run(ctx context.Context) error {
 	if payload != nil && !json.Valid(payload) {
 		return usage("-payload: not JSON; write {\"site\":\"roof\"}")
 	}
-	to, err := r.target.Resolve(r.tool.world)
+	to, err := r.find()
 	if err != nil {
 		return err
-	}
-	if r.tool.adapt != nil {
-		r.tool.adapt(to)
 	}
 	save, err := create("-save", r.save)
 	if err != nil {

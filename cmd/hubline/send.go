@@ -73,8 +73,8 @@ func (s *sending) check() error {
 		return usage("-body, -file and -lines: give one of them")
 	case given == 0 && s.tool.inTerminal:
 		return usage("nothing to send; give -body TEXT or -file FILE, or pipe something into it")
-	case s.expires < 0 || s.flush < 0:
-		return usage("-expires and -flush-timeout: a time is negative; give one such as 30s, or 0 for none")
+	case s.expires < 0:
+		return usage("-expires: %v is negative; give a time such as 30s, or 0 for none", s.expires)
 	case s.count < 0:
 		return usage("-count: %d is negative; give 1 or more", s.count)
 	case !(s.rate >= 0 && s.rate <= 1e6):

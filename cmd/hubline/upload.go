@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/policies"
 )
 
 // uploading has the flags of hubline upload.
@@ -35,9 +34,9 @@ func (t *tool) uploadCommand() *cobra.Command {
 }
 
 func (u *uploading) run(ctx context.Context, path string) error {
-	policy, err := policies.Parse(u.policy)
+	policy, err := u.retries()
 	if err != nil {
-		return usage("-policy: %v", err)
+		return err
 	}
 	in, size, err := u.source(ctx, path)
 	if err != nil {
