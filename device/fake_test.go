@@ -220,6 +220,9 @@ func (s *fakeSession) work() {
 		if s.f.verdict != nil {
 			err = s.f.verdict(s.conn, it)
 		}
+		if it.Msg.AtMostOnce {
+			err = transport.ErrWritten
+		}
 		if !errors.Is(err, errHold) {
 			s.cfg.Sink.Done(it.Tag, err)
 		}

@@ -158,6 +158,35 @@ func TestNoMessageIsRefusedWhileNoneGetsThrough(t *testing.T) {
 	}
 }
 
+// A message with QoS 0 has its result when it was written. That is no answer of the hub.
+func TestMessagesWithQoS0ProveNothing(t *testing.T) {
+	written := &transport.Message{Body: []byte("w"), AtMostOnce: true}
+	run(t, "a quota is used up", func(t *testing.T) {
+		c := opened(t, endsAt(func(string) bool { return true }), nil)
+		all := results(t, c, 5)
+		for range 20 * 60 {
+			require.NoError(t, c.Enqueue(t.Context(), written, nil))
+			time.Sleep(time.Minute)
+		}
+		require.EqualValues(t, len(all), c.Stats().Queued)
+		require.Zero(t, c.Stats().Refused)
+	})
+	run(t, "a message ends each connection", func(t *testing.T) {
+		f := endsAt(func(id string) bool { return id == "0" })
+		c := opened(t, f, nil)
+		all := results(t, c, 1)
+		for i := range 20 * 60 * 20 {
+			require.NoError(t, c.Enqueue(t.Context(), written, nil))
+			if i%1000 == 0 {
+				require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: "other", Body: []byte("x")}, nil))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.EqualValues(t, 1, c.Stats().Refused)
+		require.ErrorIs(t, all[0].Wait(t.Context()), transport.Poison)
+	})
+}
+
 func TestAMessageWithoutAnotherOneBesideItIsSentAgainLikeAny(t *testing.T) {
 	for part, ends := range parts {
 		run(t, part, func(t *testing.T) {

@@ -89,7 +89,7 @@ type slot struct {
 	series     *series  // nil if the policy has no memory
 	seq        uint64
 	handed     time.Duration // when it was handed over, since base
-	before     uint32        // acknowledged messages when it was handed over
+	before     uint32        // totals.answered when it was handed over
 	size       int32
 	next, prev int32
 	state      slotState

@@ -34,7 +34,7 @@ func (q *queue) take(batch []transport.Item, now, wall time.Time, encodes bool) 
 		if s.resent || s.refusal != nil {
 			q.totals.resent++
 		}
-		s.state, s.handed, s.before = slotInFlight, handed, uint32(q.totals.acknowledged)
+		s.state, s.handed, s.before = slotInFlight, handed, uint32(q.totals.answered)
 		q.inFlight++
 		q.cursor = q.nextQueuedLocked(s.next)
 	}
@@ -61,6 +61,10 @@ func (q *queue) done(tag uint16, err error) {
 	if i == q.firstInFlightLocked() {
 		q.progress = time.Since(q.base)
 	}
+	written := errors.Is(err, transport.ErrWritten)
+	if written {
+		err = nil
+	}
 	failure := transport.Find(err)
 	if failure == nil && err != nil {
 		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
@@ -70,6 +74,9 @@ func (q *queue) done(tag uint16, err error) {
 	switch {
 	case err == nil:
 		q.totals.acknowledged++
+		if !written {
+			q.totals.answered++
+		}
 		q.removeLocked(i, nil)
 	case errfilter.Retryable(err):
 		if s.refusal == nil {
@@ -271,13 +278,13 @@ func (q *queue) requeue() {
 func (q *queue) evidence(inFlight slotState) evidence {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := evidence{acknowledged: q.totals.acknowledged}
+	e := evidence{acknowledged: q.totals.answered}
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.state == inFlight {
 			e.inFlight++
 			if e.front == 0 {
 				e.front, e.size, e.handed = s.seq, int(s.size), q.base.Add(s.handed)
-				e.overtaken = uint32(q.totals.acknowledged) != s.before
+				e.overtaken = uint32(q.totals.answered) != s.before
 			}
 			e.newest = s.seq
 		}

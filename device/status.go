@@ -297,8 +297,9 @@ type Stats struct {
 	LastError error
 }
 
-// queueTotals are the queue's part of Stats.
-type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent uint64 }
+// queueTotals are the queue's part of Stats, and how many of the acknowledged messages the hub
+// answered: those with QoS 0 are only written.
+type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent, answered uint64 }
 
 // counters are the connection's part of Stats. Guarded by Client.mu.
 type counters struct {

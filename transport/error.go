@@ -77,6 +77,10 @@ func (e *Error) Unwrap() error {
 // connection and not answered: the service may have received or executed it.
 var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
 
+// ErrWritten is the result of a message with QoS 0, for Sink.Done: it was written to the network,
+// and the peer does not answer it. A client reports it as sent, but it is no sign of the peer.
+var ErrWritten = errors.New("it was written, and is not acknowledged")
+
 // ErrViolation is the cause of an *Error of Kind Protocol for a peer that broke the protocol on a
 // connection that had worked. Package errfilter makes it retryable, because such a peer may work on
 // another connection, unlike one that never spoke the protocol.

@@ -151,13 +151,13 @@ type Item struct {
 // Sink receives the reports of a session. Any goroutine of the session may call it, also inside
 // Send and Do, but never while holding a lock. The calls do not block.
 type Sink interface {
-	// Done reports the result of one message. Nil means acknowledged by the service. An error is an
-	// *Error of Scope Operation about this message alone, with ErrOutcomeUnknown in its chain if the
-	// service may have it. Lost connections are reported by Run, not here. When a part of the
-	// connection is lost that had lasted until the message came, the chain also has an *Error of Scope
-	// Connection: if that happens each time, the message is the reason. The message may change from
-	// then on, so a session ignores acknowledgements for messages that it has not written. A tag that
-	// is not in flight is ignored.
+	// Done reports the result of one message. Nil means acknowledged by the service, ErrWritten sent
+	// with QoS 0. Any other error is an *Error of Scope Operation about this message alone, with
+	// ErrOutcomeUnknown in its chain if the service may have it. Run reports lost connections. When a
+	// part of the connection is lost that had lasted until the message came, the chain also has an
+	// *Error of Scope Connection: if that happens each time, the message is the reason. The message
+	// may change from then on, so a session ignores acknowledgements for messages that it has not
+	// written. A tag that is not in flight is ignored.
 	Done(tag uint16, err error)
 	// Reply reports the answer to one request. Unknown and late ids are ignored. r.Body is valid until
 	// Reply returns.

@@ -2,6 +2,7 @@ package hubfixture
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -106,10 +107,10 @@ func (s *Sink) AllResults() []Result {
 	return slices.Clone(s.Results)
 }
 
-// Tags returns the tags that were done without error, in order.
+// Tags returns the tags that were acknowledged or written with QoS 0, in order.
 func (s *Sink) Tags() (tags []uint16) {
 	for _, r := range s.AllResults() {
-		if r.Err == nil {
+		if r.Err == nil || errors.Is(r.Err, transport.ErrWritten) {
 			tags = append(tags, r.Tag)
 		}
 	}

@@ -333,6 +333,13 @@ var faults = map[string]fault{
 		plant: onMessages(func(m *transport.Message) { m.System, m.Output = nil, "" })},
 	"QoS 0 becomes QoS 1": {check: atMostOnce, broker: true,
 		plant: onReceived(func(r *transporttest.Received) { r.AtMostOnce = false })},
+	"QoS 0 counts as acknowledged": {check: atMostOnce, broker: true,
+		plant: onDone(func(s *session, tag uint16, err error) {
+			if errors.Is(err, transport.ErrWritten) {
+				err = nil
+			}
+			s.sink.Done(tag, err)
+		})},
 	"QoS 0 waits for an answer": {check: atMostOnce, broker: true, plant: func(f *faulty) {
 		f.done = func(s *session, tag uint16, err error) {
 			if !f.holding.Load() {

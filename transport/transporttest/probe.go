@@ -3,6 +3,7 @@ package transporttest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -344,7 +345,7 @@ func (k *sink) enterLocked(call string) {
 func (k *sink) operationLocked(call string, err error) {
 	e := transport.Find(err)
 	switch {
-	case err == nil:
+	case err == nil || call == "Done" && errors.Is(err, transport.ErrWritten):
 	case e == nil:
 		k.faultLocked("Sink.%s got %T (%v), no *transport.Error", call, err, err)
 	case e.Scope != transport.ScopeOperation:

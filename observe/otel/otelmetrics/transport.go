@@ -59,8 +59,7 @@ func (r *recorder) of(err error) metric.MeasurementOption {
 		KeyErrorType.String(transport.KindOf(err).String()))...))
 }
 
-// sent knows when the messages of a session were handed over. Messages without an acknowledgement
-// (QoS 0) are left out.
+// sent knows when the messages of a session were handed over.
 type sent struct {
 	*recorder
 	mu sync.Mutex
@@ -72,9 +71,7 @@ func (s *sent) Send(batch []transport.Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range batch {
-		if !batch[i].Msg.AtMostOnce {
-			s.at[batch[i].Tag] = now
-		}
+		s.at[batch[i].Tag] = now
 	}
 }
 
@@ -84,6 +81,7 @@ func (s *sent) Done(tag uint16, err error) {
 	delete(s.at, tag)
 	s.mu.Unlock()
 	switch {
+	case errors.Is(err, transport.ErrWritten): // QoS 0 has no acknowledgement
 	case err != nil:
 		s.refusals.Add(context.Background(), 1, s.of(err))
 	case ok:

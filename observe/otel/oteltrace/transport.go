@@ -80,6 +80,9 @@ func (s *session) Done(tag uint16, err error) {
 	delete(s.inFlight, tag)
 	s.traced.Store(int32(len(s.inFlight)))
 	s.mu.Unlock()
+	if errors.Is(err, transport.ErrWritten) {
+		err = nil
+	}
 	if m != nil {
 		m.answered(time.Now(), err, false)
 	}

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
@@ -120,7 +121,9 @@ func (p *performance) Reply(_ uint32, r transport.Reply) {
 // Done is the result of the message.
 func (p *performance) Done(_ uint16, err error) {
 	p.published = true
-	p.fail(err)
+	if !errors.Is(err, transport.ErrWritten) {
+		p.fail(err)
+	}
 }
 
 // fail records the first failure.

@@ -200,7 +200,7 @@ func (s *session) flush() bool {
 	t.out = t.out[:0]
 	if ok {
 		for _, tag := range t.qos0Tags {
-			s.sink.Done(tag, nil)
+			s.sink.Done(tag, transport.ErrWritten)
 		}
 	}
 	t.qos0Tags = t.qos0Tags[:0]

@@ -741,6 +741,7 @@ func TestAtMostOnceIsDoneWhenWritten(t *testing.T) {
 		require.Equal(t, []uint16{0, 2}, r.sink.Tags())
 		require.Len(t, r.sink.Results, 3)
 		require.ErrorIs(t, r.sink.Results[0].Err, transport.TooLarge)
+		require.ErrorIs(t, r.sink.Results[1].Err, transport.ErrWritten)
 
 		f.on.Store(true)
 		r.send("lost with the connection")

@@ -50,8 +50,9 @@ type session struct {
 
 // published is a message that paho has taken.
 type published struct {
-	tag   uint16
-	token paho.Token
+	tag    uint16
+	token  paho.Token
+	result error // without an error of the token
 }
 
 func newSession(cfg *transport.Config, token transport.Token, d dialect.Session, maxSize int, g *guard) *session {
@@ -154,11 +155,15 @@ func (s *session) Send(batch []transport.Item) {
 		if p.Msg != it.Msg { // the dialect's, until its next Publication
 			body = bytes.Clone(body)
 		}
-		token := s.publish(s.topic(&p), qos(p.AtMostOnce || s.atMostOnce), p.Retain, body)
+		var result error
+		if p.AtMostOnce || s.atMostOnce {
+			result = transport.ErrWritten
+		}
+		token := s.publish(s.topic(&p), qos(result != nil), p.Retain, body)
 		if token == nil {
 			return
 		}
-		s.unconfirmed <- published{it.Tag, token}
+		s.unconfirmed <- published{it.Tag, token, result}
 	}
 }
 
@@ -222,7 +227,7 @@ func (s *session) confirm() {
 			case <-s.ending:
 			}
 			if isClosed(p.token.Done()) && p.token.Error() == nil {
-				s.cfg.Sink.Done(p.tag, nil)
+				s.cfg.Sink.Done(p.tag, p.result)
 			}
 		case <-s.ending:
 			return
