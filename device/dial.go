@@ -88,6 +88,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 	var until time.Time
 	var asked *policies
 	spread := time.Duration(-1) // not drawn yet
+	var draw uint64             // of the wait; 0: not drawn yet
 	for {
 		if asked != c.policies.Load() {
 			now := time.Now()
@@ -97,7 +98,10 @@ func (l *loop) admitted() (p phase, ok bool) {
 				return connecting, true
 			}
 			a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
-			a.Elapsed, a.Rand = now.Sub(l.outage.since), l.rand()
+			if draw == 0 {
+				draw = l.rand()
+			}
+			a.Elapsed, a.Rand = now.Sub(l.outage.since), draw
 			if l.outage.failure != nil {
 				describe(&a, l.outage.failure)
 			}
@@ -126,7 +130,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 		}
 		switch l.sleep(until, time.Time{}, nil, nil) {
 		case due:
-			asked = nil // ask again
+			asked, draw = nil, 0 // ask again
 		case closing:
 			return ended, false
 		case woken:

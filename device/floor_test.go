@@ -117,8 +117,8 @@ func TestStartAtEachEndDoesNotMakeAClientSpin(t *testing.T) {
 // no further status.
 func TestAPolicyThatIsSetForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
 	hour := retrypolicy.Fixed{Delay: time.Hour}
-	held := hooked{Policy: hour, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
-		return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+	held := hooked{Policy: hour, admit: func(a retrypolicy.Attempt) retrypolicy.Decision {
+		return retrypolicy.Decision{Retry: true, Delay: time.Hour + time.Duration(a.Rand%uint64(time.Hour))}
 	}}
 	for name, tc := range map[string]struct {
 		f *fake
@@ -130,7 +130,7 @@ func TestAPolicyThatIsSetForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
 		run(t, name, func(t *testing.T) {
 			var c *device.Client
 			calls := 0
-			c, _ = client(t, tc.f, &device.Options{RetryPolicy: tc.p, ReconnectSpread: time.Minute,
+			c, _ = client(t, tc.f, &device.Options{RetryPolicy: tc.p, ReconnectSpread: time.Minute, Rand: newDraws(1),
 				OnStatus: func(device.Status) {
 					if calls++; calls < 2000 {
 						_ = c.SetRetryPolicy(tc.p)
