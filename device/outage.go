@@ -55,7 +55,7 @@ func (o *outage) ask(q *question, spread time.Duration) { o.question, o.spread =
 // forget ends what is remembered until a connection was stable.
 func (o *outage) forget() {
 	o.countAnew()
-	o.renewed = false
+	o.renewed, o.failure = false, nil
 }
 
 // connected ends the count of damage.
