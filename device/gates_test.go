@@ -100,6 +100,38 @@ func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 	})
 }
 
+// A gate may delay a connection although the latest one was good.
+func TestAFailureThatIsOverIsNotShownAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var wait time.Duration
+		p := hooked{Policy: retrypolicy.Fixed{Delay: time.Second}, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+			return retrypolicy.Decision{Retry: true, Delay: wait}
+		}}
+		c, w := client(t, &fake{dial: failing(lost(transport.Network))}, &device.Options{RetryPolicy: p})
+		open(t, c)
+		time.Sleep(time.Hour)
+		wait = time.Minute
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Second)
+		all := w.list()
+		require.Equal(t, device.ReasonHeld, all[len(all)-1].Reason)
+		require.NoError(t, all[len(all)-1].Err)
+	})
+}
+
+// A message that the policy refuses before it is sent again was not sent again.
+func TestARefusedRetryIsNotCountedAsResent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := hooked{Policy: retrypolicy.Fixed{Delay: time.Second}, admit: func(a retrypolicy.Attempt) retrypolicy.Decision {
+			return retrypolicy.Decision{Retry: a.Retry == 0}
+		}}
+		c := opened(t, &fake{verdict: refuse(transport.Unavailable)}, &device.Options{MessagePolicy: p})
+		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.RetryExpired)
+		require.Zero(t, c.Stats().Resent)
+		require.EqualValues(t, 1, c.Stats().Refused)
+	})
+}
+
 // Messages in flight when their policy is replaced are not successes for a breaker.
 func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {

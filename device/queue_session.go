@@ -234,19 +234,6 @@ func (q *queue) fail(tag uint16, seq uint64, err *transport.Error) {
 	}
 }
 
-// reject ends a message that take returned and that is not handed over.
-func (q *queue) reject(tag uint16, seq uint64, err *transport.Error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s := &q.slots[tag]; s.seq == seq && s.state == slotInFlight {
-		q.totals.refused++
-		if s.resent {
-			err = operr.OutcomeUnknown(err)
-		}
-		q.removeLocked(int32(tag), err)
-	}
-}
-
 // anyRefused reports whether refused messages wait for a decision.
 func (q *queue) anyRefused() bool {
 	q.mu.Lock()

@@ -87,7 +87,8 @@ func (l *loop) admitBatch(batch []transport.Item, now time.Time) []transport.Ite
 		switch {
 		case !d.Retry:
 			l.endSeries(s)
-			l.c.queue.reject(item.Tag, seq, refusedTry(transport.ScopeOperation, transport.OpSend, d, max(r.count-1, 0), a.Err))
+			l.c.queue.untake(batch[i : i+1])
+			l.c.queue.fail(item.Tag, seq, refusedTry(transport.ScopeOperation, transport.OpSend, d, max(r.count-1, 0), a.Err))
 			continue
 		case d.Delay > 0:
 			l.c.queue.untake(batch[i:])
