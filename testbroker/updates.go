@@ -14,6 +14,8 @@ var (
 	ErrUpdateNotFound = updates.ErrNotFound
 	// ErrUpdateExists is returned when an update or a deployment is added a second time.
 	ErrUpdateExists = updates.ErrExists
+	// ErrUpdateInUse is returned when an update is removed to which another one refers.
+	ErrUpdateInUse = updates.ErrInUse
 )
 
 // UpdatesOptions are the settings of an update service. The zero value of each field means its
@@ -62,7 +64,8 @@ func (u *Updates) SetFileURL(base string) { u.s.SetFileURL(base) }
 // Publish adds an update. One with the same id must be removed before.
 func (u *Updates) Publish(update updatedata.Update) error { return u.s.Publish(update) }
 
-// Remove removes an update with its files and deployments.
+// Remove removes an update with its files and deployments. It fails with [ErrUpdateInUse] while
+// another update refers to it.
 func (u *Updates) Remove(id updatedata.UpdateID) error { return u.s.Remove(id) }
 
 // Updates returns the published updates, sorted by id.

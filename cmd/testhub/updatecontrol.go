@@ -64,6 +64,9 @@ func updateRefusal(field string, err error) *refusal {
 	case errors.Is(err, testbroker.ErrUpdateNotFound):
 		return &refusal{status: http.StatusNotFound, Field: field, Problem: err.Error(),
 			Fix: "GET /updates and GET /updates/deployments list what is there"}
+	case errors.Is(err, testbroker.ErrUpdateInUse):
+		return &refusal{status: http.StatusConflict, Field: field, Problem: err.Error(),
+			Fix: "remove the updates that refer to it first"}
 	}
 	return bad(field, err.Error(), "change it")
 }

@@ -36,7 +36,8 @@ func withFile(t *testing.T, o *testbroker.UpdatesOptions,
 		d.LinkUpdates(u)
 		p := hubtest.NewPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")
 		p.Base = "https://" + d.HostName()
-		sum := sha256.Sum256([]byte("Contoso/Tractor/1.1/a b.swu"))
+		hash := sha256.Sum256([]byte(content))
+		sum := sha256.Sum256(append([]byte("Contoso/Tractor/1.1/a b.swu"), hash[:]...))
 		test(t, d, p, fmt.Sprintf("/updates/files/dev-1/f%x/a%%20b.swu", sum[:8]))
 	})
 }

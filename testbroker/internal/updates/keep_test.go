@@ -33,7 +33,8 @@ func (m memory) Save(changes []hubdata.Record) error {
 // lever and toaster are updates; the second one refers to the first.
 var (
 	lever = updatedata.Update{ID: updatedata.UpdateID{Provider: "Contoso", Name: "Lever", Version: "2.0"},
-		Compatibility: []map[string]string{{"model": "Lever"}}, Steps: []updatedata.Step{{Handler: "microsoft/script:1"}}}
+		Compatibility: []map[string]string{{"model": "Lever"}}, Steps: []updatedata.Step{{Handler: "microsoft/script:1"}},
+		Files: []updatedata.File{{Name: "a.sh", Content: []byte("hello")}}}
 	toaster = updatedata.Update{ID: updatedata.UpdateID{Provider: "Contoso", Name: "Alpha", Version: "1.0"},
 		Compatibility: []map[string]string{{"model": "Toaster"}}, Steps: []updatedata.Step{{Reference: lever.ID}}}
 )
@@ -56,7 +57,7 @@ func TestReferencesAreRestored(t *testing.T) {
 	defer s.Close()
 	require.Equal(t, before, s.Offer("dev-1", nil))
 	require.Equal(t, 2, s.Device("dev-1").Workflow("wf-1").Offers)
-	require.Len(t, before.URLs, 1, "the manifest of the other update")
+	require.Len(t, before.URLs, 2, "the manifest of the other update and its file")
 }
 
 // FuzzRestore reads any record of a store. A service that takes it works.

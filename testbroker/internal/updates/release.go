@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,16 +26,18 @@ type release struct {
 
 // A file is content with an id.
 type file struct {
+	of       updatedata.UpdateID // the file is served until this update is removed
 	id, name string
 	content  []byte
 	hash     [sha256.Size]byte
 	created  time.Time
 }
 
-// newFile returns a file of an update. The id follows from both names.
+// newFile returns a file of an update. The id follows from both names and the content.
 func newFile(of updatedata.UpdateID, name string, content []byte, created time.Time) *file {
-	sum := sha256.Sum256([]byte(of.String() + "/" + name))
-	return &file{"f" + hex.EncodeToString(sum[:8]), name, content, sha256.Sum256(content), created}
+	hash := sha256.Sum256(content)
+	sum := sha256.Sum256(append([]byte(of.String()+"/"+name), hash[:]...))
+	return &file{of, "f" + hex.EncodeToString(sum[:8]), name, content, hash, created}
 }
 
 // Publish adds an update.
@@ -83,23 +86,28 @@ func (s *Service) publish(u updatedata.Update, created time.Time) error {
 	return nil
 }
 
-// Remove removes an update with its deployments.
+// Remove removes an update with its files and deployments.
 func (s *Service) Remove(id updatedata.UpdateID) error {
-	s.mu.Lock()
-	r := s.releases[id]
-	if r != nil {
-		delete(s.releases, id)
-		s.Records.Touch(tableUpdates, id.String())
-		s.withdrawLocked(func(d *deployment) bool { return d.data.Update == id })
-		for _, f := range r.files {
-			delete(s.files, f.id)
-		}
-	}
-	s.mu.Unlock()
+	err := s.remove(id)
 	s.changed()
-	if r == nil {
+	return err
+}
+
+func (s *Service) remove(id updatedata.UpdateID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.releases[id] == nil {
 		return fmt.Errorf("%w: update %s", ErrNotFound, id)
 	}
+	for other, r := range s.releases {
+		if slices.ContainsFunc(r.update.Steps, func(s updatedata.Step) bool { return s.Reference == id }) {
+			return fmt.Errorf("%w: update %s, to which %s refers; remove %[3]s first", ErrInUse, id, other)
+		}
+	}
+	delete(s.releases, id)
+	s.Records.Touch(tableUpdates, id.String())
+	s.withdrawLocked(func(d *deployment) bool { return d.data.Update == id })
+	maps.DeleteFunc(s.files, func(_ string, f *file) bool { return f.of == id })
 	return nil
 }
 

@@ -22,6 +22,8 @@ var (
 	ErrNotFound = errors.New("testbroker: not found")
 	// ErrExists is returned when an update or a deployment is added a second time.
 	ErrExists = errors.New("testbroker: it exists already")
+	// ErrInUse is returned when an update is removed to which another one refers.
+	ErrInUse = errors.New("testbroker: in use")
 )
 
 // Options are the settings of testbroker.UpdatesOptions, which documents them.
