@@ -117,7 +117,8 @@ func (s *Service) load() error {
 	return nil
 }
 
-// link publishes the restored updates, those without references first, and then deploys them.
+// link publishes the restored updates, those without references first, and then deploys them. It
+// drops an update or deployment that refers to a missing update: a kill can leave one in the store.
 func (s *Service) link() error {
 	all := s.restored
 	slices.SortStableFunc(all.releases, func(a, b releaseRecord) int {
@@ -125,15 +126,22 @@ func (s *Service) link() error {
 	})
 	slices.SortFunc(all.deployments, func(a, b deploymentRecord) int { return cmp.Compare(a.Order, b.Order) })
 	var bad []error
+	done := func(table, key string, err error) {
+		if errors.Is(err, ErrNotFound) {
+			s.Records.Touch(table, key) // the store drops it too
+			return
+		}
+		bad = append(bad, err)
+	}
 	for _, r := range all.releases {
 		err := r.Update.Check()
 		if err == nil {
 			err = s.publish(r.Update, r.Created)
 		}
-		bad = append(bad, err)
+		done(tableUpdates, r.Update.ID.String(), err)
 	}
 	for _, d := range all.deployments {
-		bad = append(bad, s.deploy(d.Data, d.Retry))
+		done(tableDeployments, d.Data.WorkflowID, s.deploy(d.Data, d.Retry))
 	}
 	s.restored.releases, s.restored.deployments = nil, nil
 	return errors.Join(bad...)

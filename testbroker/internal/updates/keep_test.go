@@ -54,10 +54,17 @@ func TestReferencesAreRestored(t *testing.T) {
 	before := s.Offer("dev-1", nil)
 	s.Close()
 	s = newService(t, Options{Store: kept})
-	defer s.Close()
 	require.Equal(t, before, s.Offer("dev-1", nil))
 	require.Equal(t, 2, s.Device("dev-1").Workflow("wf-1").Offers)
 	require.Len(t, before.URLs, 2, "the manifest of the other update and its file")
+	s.Close()
+
+	delete(kept, tableUpdates+"/"+lever.ID.String())
+	s = newService(t, Options{Store: kept})
+	require.Empty(t, s.Updates(), "its reference is gone")
+	s.Close()
+	require.NotContains(t, kept, tableUpdates+"/"+toaster.ID.String())
+	require.NotContains(t, kept, tableDeployments+"/wf-1")
 }
 
 // FuzzRestore reads any record of a store. A service that takes it works.
