@@ -35,7 +35,7 @@ func (s *updateSettings) flags(f *flag.FlagSet) {
 type publisher struct {
 	*testbroker.Updates
 	dir      string
-	imported map[updatedata.UpdateID]updatedata.Update // from the directory
+	imported map[updatedata.UpdateID]bool // from the directory
 }
 
 // open makes the service; nil without one.
@@ -47,7 +47,7 @@ func (s *updateSettings) open(seed uint64, store testbroker.Store) (*publisher, 
 	if err != nil {
 		return nil, hubError(err)
 	}
-	p := &publisher{u, s.dir, make(map[updatedata.UpdateID]updatedata.Update)}
+	p := &publisher{u, s.dir, make(map[updatedata.UpdateID]bool)}
 	if _, _, err := p.reload(); err != nil {
 		u.Close()
 		return nil, fmt.Errorf("flag -updates: %w", err)
@@ -69,36 +69,73 @@ func (p *publisher) close() {
 	}
 }
 
-// reload reads the directory, publishes what is new and replaces what has changed. It removes
-// updates whose manifests are gone. Nothing changes if a manifest or a file is wrong.
+// reload reads the directory, publishes what is new and replaces what has changed, with the updates
+// that refer to it. It removes updates whose manifests are gone. Nothing changes if a manifest or a
+// file is wrong, or if an update is missing to which another one refers.
 func (p *publisher) reload() (published, removed []updatedata.UpdateID, err error) {
 	found, err := readUpdates(p.dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	there := make(map[updatedata.UpdateID]updatedata.Update)
-	for _, u := range p.Updates.Updates() {
-		there[u.ID] = u
-	}
-	for id := range p.imported {
-		if !slices.ContainsFunc(found, func(u updatedata.Update) bool { return u.ID == id }) && p.Remove(id) == nil {
-			removed = append(removed, id)
+	there, want := p.Updates.Updates(), slices.Clip(found)
+	for _, u := range there {
+		if !p.imported[u.ID] && index(found, u.ID) < 0 {
+			want = append(want, u) // a request published it
 		}
+	}
+	if err := checkReferences(want); err != nil {
+		return nil, nil, err
 	}
 	clear(p.imported)
 	for _, u := range found {
-		p.imported[u.ID] = u
-		old, ok := there[u.ID]
-		if ok && same(old, u) {
-			continue
-		}
-		if ok {
+		p.imported[u.ID] = true
+	}
+	referredFirst(want)
+	referredFirst(there)
+	stale := make(map[updatedata.UpdateID]bool)
+	for _, u := range there {
+		i := index(want, u.ID)
+		stale[u.ID] = i < 0 || !same(u, want[i]) ||
+			slices.ContainsFunc(u.Steps, func(s updatedata.Step) bool { return stale[s.Reference] })
+	}
+	for _, u := range slices.Backward(there) {
+		if stale[u.ID] {
 			err = errors.Join(err, p.Remove(u.ID))
 		}
-		err = errors.Join(err, p.Publish(u))
-		published = append(published, u.ID)
+		if index(want, u.ID) < 0 {
+			removed = append(removed, u.ID)
+		}
+	}
+	for _, u := range want {
+		if stale[u.ID] || index(there, u.ID) < 0 {
+			err = errors.Join(err, p.Publish(u))
+			published = append(published, u.ID)
+		}
 	}
 	return published, removed, err
+}
+
+// index returns the place of an update; negative if it is not there.
+func index(all []updatedata.Update, id updatedata.UpdateID) int {
+	return slices.IndexFunc(all, func(u updatedata.Update) bool { return u.ID == id })
+}
+
+// referredFirst sorts updates: those without references first, as Publish needs them.
+func referredFirst(all []updatedata.Update) {
+	slices.SortStableFunc(all, func(a, b updatedata.Update) int { return a.References() - b.References() })
+}
+
+// checkReferences returns an error for an update that refers to one that is missing.
+func checkReferences(all []updatedata.Update) error {
+	for _, u := range all {
+		for _, s := range u.Steps {
+			if s.Reference != (updatedata.UpdateID{}) && index(all, s.Reference) < 0 {
+				return fmt.Errorf("update %s refers to %s, which is missing; add its manifest, or remove %[1]s",
+					u.ID, s.Reference)
+			}
+		}
+	}
+	return nil
 }
 
 // same reports whether two updates are the same when written, as a store does.
@@ -108,8 +145,7 @@ func same(a, b updatedata.Update) bool {
 	return wrong == nil && bad == nil && bytes.Equal(one, other)
 }
 
-// readUpdates returns the updates of a directory and those below it, those to which others refer
-// first.
+// readUpdates returns the updates of a directory and those below it.
 func readUpdates(dir string) ([]updatedata.Update, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -134,6 +170,5 @@ func readUpdates(dir string) ([]updatedata.Update, error) {
 		all = append(all, u)
 		return nil
 	})
-	slices.SortStableFunc(all, func(a, b updatedata.Update) int { return a.References() - b.References() })
 	return all, err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +66,43 @@ func TestUpdatesOfADirectory(t *testing.T) {
 	require.Empty(t, p.good("GET", "/updates/deployments", "")["deployments"], "the update is gone")
 	require.NoError(t, os.RemoveAll(below))
 	require.Equal(t, []any{"Contoso/Toaster/1.2"}, ids("removed"))
+}
+
+func TestReloadKeepsReferencesWhole(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	manifest := func(name, step, files string) string {
+		return fmt.Sprintf(`{"updateId":{"provider":"Contoso","name":%q,"version":"1.0"},"compatibility":[{"model":%[1]q}],`+
+			`"instructions":{"steps":[%s]},"files":[%s],"createdDateTime":"2026-11-28T12:00:00Z","manifestVersion":"5.0"}`,
+			name, step, files)
+	}
+	lever := func(content string) {
+		sum := sha256.Sum256([]byte(content))
+		write("a.sh", content)
+		write("lever.importmanifest.json", manifest("Lever", `{"handler":"microsoft/script:1","files":["a.sh"]}`, fmt.Sprintf(
+			`{"filename":"a.sh","sizeInBytes":%d,"hashes":{"sha256":%q}}`, len(content),
+			base64.StdEncoding.EncodeToString(sum[:]))))
+	}
+	const reference = `{"type":"reference","updateId":{"provider":"Contoso","name":"Lever","version":"1.0"}}`
+	lever("one")
+	write("alpha.importmanifest.json", manifest("Alpha", reference, ""))
+	p := start(t, "-dps", "-updates", dir, "-mqtt", "off", "-amqp", "off", "-https", "off")
+	p.good("POST", "/updates", `{"importManifest":`+manifest("Oven", reference, "")+`}`)
+
+	lever("two")
+	require.Equal(t, []any{"Contoso/Lever/1.0", "Contoso/Alpha/1.0", "Contoso/Oven/1.0"},
+		p.good("POST", "/updates/reload", "")["published"], "those that refer to it have its hashes")
+	require.Contains(t, p.refused(409, "DELETE", "/updates/Contoso/Lever/1.0", "").Fix, "refer")
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "lever.importmanifest.json")))
+	require.Contains(t, p.refused(400, "POST", "/updates/reload", "").Problem, "Alpha/1.0 refers to Contoso/Lever/1.0")
+	require.NoError(t, os.Remove(filepath.Join(dir, "alpha.importmanifest.json")))
+	require.Contains(t, p.refused(400, "POST", "/updates/reload", "").Problem, "Oven/1.0 refers to Contoso/Lever/1.0")
+	require.Len(t, p.good("GET", "/updates", "")["updates"], 3, "all stay as they were")
+	p.good("DELETE", "/updates/Contoso/Oven/1.0", "")
+	require.Equal(t, []any{"Contoso/Alpha/1.0", "Contoso/Lever/1.0"}, p.good("POST", "/updates/reload", "")["removed"])
 }
 
 // The URLs of files are of a port that is open, with a certificate that devices trust.
