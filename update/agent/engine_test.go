@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -203,6 +204,42 @@ func TestANewWorkflowReplacesTheOneInProgress(t *testing.T) {
 		require.Equal(t, agent.OutcomeSucceeded, finals[1].Result.Outcome)
 		require.Equal(t, "newer", r.device.installed[0])
 		require.Contains(t, r.device.calls, "cancel 0")
+	})
+}
+
+// The first Run ends before the handler has returned.
+func TestAReplacedWorkflowIsNotInstalledByTheNextRun(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		newer := r.offer("wf-2", "2.0", "newer")
+		r.offered("wf-1", "1.0", "image")
+		r.service.check = func(n int) error {
+			if n == 2 {
+				r.service.offer = newer
+			}
+			return nil
+		}
+		installs := 0
+		r.device.fail = func(call string) error {
+			if call == "install 0" {
+				if installs++; installs <= 2 {
+					time.Sleep(2 * time.Hour) // Install cannot be interrupted
+				}
+			}
+			return nil
+		}
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		for _, d := range []time.Duration{90 * time.Minute, 3 * time.Hour} {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+		require.Equal(t, []string{"installed 0", "download 0", "install 0", "install 0", "cancel 0",
+			"installed 0", "download 0", "install 0", "apply 0"}, r.device.calls)
+		finals := r.service.finals()
+		require.Equal(t, []string{"wf-1", "wf-2"}, workflows(finals))
+		require.Equal(t, agent.OutcomeCanceled, finals[0].Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, finals[1].Result.Outcome)
 	})
 }
 

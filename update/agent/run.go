@@ -161,6 +161,7 @@ func (a *Agent) start(ctx context.Context, f func(ctx context.Context) outcome) 
 
 // join ends the worker and waits for it. Its phase is done again by the next Run.
 func (a *Agent) join() {
+	a.next = nil // the service offers it again, and the workflow before it is then dropped again
 	if a.busy {
 		a.stop()
 		<-a.done
