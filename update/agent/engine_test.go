@@ -293,24 +293,28 @@ func TestACancelUndoesWhatIsOnTrial(t *testing.T) {
 
 // A power cut at the end of Apply: the program starts again and does not apply twice.
 func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
-	inRig(t, func(t *testing.T, r *rig) {
-		r.waiting("apply 0")
-		r.offered("wf-1", "1.0", "image")
-		r.runs(time.Minute)
-		r.device.installed[0], r.device.calls = "image", nil
-		r.runs(time.Hour)
-		require.Equal(t, []string{"installed 0"}, r.device.calls)
-		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
+	for next, apply := range map[agent.Next]string{
+		agent.NextContinue: "apply 0", agent.NextRestart: "apply 0 restarted",
+	} {
+		inRig(t, func(t *testing.T, r *rig) {
+			r.device.next["install 0"] = next
+			r.waiting(apply)
+			r.offered("wf-1", "1.0", "image")
+			r.runs(time.Minute)
+			r.device.installed[0], r.device.calls = "image", nil
+			r.runs(time.Hour)
+			require.Equal(t, []string{"installed 0"}, r.device.calls)
+			require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 
-		r.waiting("apply 0")
-		r.offered("wf-2", "2.0", "second")
-		r.runs(time.Minute)
-		delete(r.device.block, "apply 0")
-		r.device.calls = nil
-		r.runs(time.Hour)
-		require.Equal(t, []string{"installed 0", "apply 0"}, r.device.calls)
-		require.Equal(t, "second", r.device.installed[0])
-	})
+			r.offered("wf-2", "2.0", "second")
+			r.runs(time.Minute)
+			delete(r.device.block, apply)
+			r.device.calls = nil
+			r.runs(time.Hour)
+			require.Equal(t, []string{"installed 0", "apply 0"}, r.device.calls)
+			require.Equal(t, "second", r.device.installed[0])
+		})
+	}
 }
 
 // A handler finds the manifest of a step of type reference, and the files that it names.

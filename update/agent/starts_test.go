@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,19 +225,6 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 			succeeds(t, k, 1)
 		})
 	})
-	t.Run("applied in the last start", func(t *testing.T) { // the power fails before that is stored
-		inKilled(t, func(t *testing.T, k *killed) {
-			k.device.fail = func(call string) error {
-				if call == "apply 1" {
-					if err := k.kill(); k.calls(call) < 3 {
-						return err
-					}
-				}
-				return nil
-			}
-			succeeds(t, k, 4)
-		})
-	})
 	t.Run("with a Store that fails", func(t *testing.T) { // the program goes on, and calls Run again
 		inKilled(t, func(t *testing.T, k *killed) {
 			a, err := agent.New(&k.options)
@@ -265,6 +253,30 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 			require.Equal(t, agent.OutcomeSucceeded, k.final().Result.Outcome, k.final().Result.Details)
 		})
 	})
+}
+
+// The power fails before the end of Apply is stored.
+func TestAnUpdateThatIsAppliedInTheLastStartSucceeds(t *testing.T) {
+	for name, next := range map[string]agent.Next{"Install": agent.NextContinue, "a restart": agent.NextRestart} {
+		t.Run("after "+name, func(t *testing.T) {
+			inKilled(t, func(t *testing.T, k *killed) {
+				k.device.next["install 1"] = next
+				applies := 0
+				k.device.fail = func(call string) error {
+					if strings.HasPrefix(call, "apply 1") {
+						applies++
+						if err := k.kill(); applies < 3 {
+							return err
+						}
+					}
+					return nil
+				}
+				require.GreaterOrEqual(t, k.lives(t), 4)
+				require.Equal(t, 3, applies)
+				require.Equal(t, agent.OutcomeSucceeded, k.final().Result.Outcome, k.final().Result.Details)
+			})
+		})
+	}
 }
 
 type unreadable struct {

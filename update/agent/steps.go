@@ -326,7 +326,8 @@ func (a *Agent) resume(ctx context.Context) error {
 		}
 	}
 	if w.phase != PhaseVerify {
-		w.restarted, w.resumed = w.restart, !w.restart
+		w.resumed = !w.restart || w.starts > 1 // restart stays stored: it asked for the first start only
+		w.restarted = !w.resumed
 		w.restart, a.news = false, true
 	}
 	limit := maxStarts
