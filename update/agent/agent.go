@@ -179,15 +179,18 @@ func (a *Agent) Onboard(ctx context.Context) error {
 	}
 	var answer *Answer
 	r := retrypolicy.Retrier{Policy: a.opt.Policy, Timeout: -1, Classify: a.judge}
-	err := r.Do(ctx, func(ctx context.Context) error {
-		return bounded(ctx, func(ctx context.Context) (err error) {
-			answer, err = a.ask(ctx, true)
-			return err
+	err := a.guard(func() error {
+		err := r.Do(ctx, func(ctx context.Context) error {
+			return bounded(ctx, func(ctx context.Context) (err error) {
+				answer, err = a.ask(ctx, true)
+				return err
+			})
 		})
+		if err != nil {
+			return err
+		}
+		return a.answered(ctx, answer)
 	})
-	if err == nil {
-		err = a.answered(ctx, answer)
-	}
 	a.publish(err)
 	a.wake()
 	return err

@@ -80,6 +80,20 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 	return info.Verdict == retrypolicy.VerdictFail, err
 }
 
+// guard runs f, which calls the policy, Rand or Wake. If one of them panics or ends its goroutine,
+// the error is of Kind Invalid, and the calls of the Service begin anew. The turn is held.
+func (a *Agent) guard(f func() error) (err error) {
+	failed := callback.Run("Options.Policy, Options.Rand or Service.Wake of package agent", func() { err = f() })
+	if failed == nil {
+		return err
+	}
+	for _, c := range []*call{&a.check, &a.report} {
+		c.open = false
+		_ = callback.Run("Options.Policy", c.op.End) // it may panic, too
+	}
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Proto: proto, Err: failed}
+}
+
 // callTime limits a call of the Service: meanwhile no phase of an update ends, and an image without
 // a network must be undone without it.
 const callTime = 2 * time.Minute

@@ -12,9 +12,9 @@ import (
 )
 
 // Run asks the Service for updates, installs them and reports, until ctx ends. It returns ctx's
-// error, ErrRestart when a Handler asked for a restart, or the error of the Store. A handler that
-// runs is cancelled and joined before. An update that Run leaves unfinished goes on with the next
-// Run, also after a reset.
+// error, ErrRestart when a Handler asked for a restart, the error of the Store, or one of Kind
+// Invalid when Options.Policy or Options.Rand panicked. A handler that runs is cancelled and joined
+// before. An update that Run leaves unfinished goes on with the next Run, also after a reset.
 func (a *Agent) Run(ctx context.Context) error {
 	select {
 	case a.running <- struct{}{}:
@@ -27,13 +27,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer a.give()
 	defer a.join()
-	err := a.loop(ctx)
+	err := a.guard(func() error { return a.loop(ctx) })
 	if err == ErrRestart { //nolint:errorlint // the value itself
 		return err
 	}
 	a.join()
-	a.wentOn(0)          // the program lives
-	_ = a.keepAlive(ctx) // else this start counts
+	a.wentOn(0)                                           // the program lives
+	_ = a.guard(func() error { return a.keepAlive(ctx) }) // else this start counts
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

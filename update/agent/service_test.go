@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -247,6 +248,85 @@ func TestCheckAsksAtOnce(t *testing.T) {
 		require.Contains(t, []int{3, 4}, len(r.service.queries))
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+// A callback that panics or ends its goroutine ends one Run or Onboard, not the next one.
+func TestCallbacksThatPanicEndOneRun(t *testing.T) {
+	for _, name := range []string{"Policy 1", "Rand 1", "Rand 2", "Rand 3", "Rand 4", "Rand 5", "Service.Wake 1"} {
+		for how, fail := range map[string]func(){"panics": func() { panic("oh dear") }, "ends": runtime.Goexit} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				inRig(t, func(t *testing.T, r *rig) {
+					calls := map[string]int{}
+					called := func(callback string) {
+						if calls[callback]++; fmt.Sprint(callback, " ", calls[callback]) == name {
+							fail()
+						}
+					}
+					r.options.Rand = func() uint64 { called("Rand"); return 0 }
+					r.options.Policy = retrypolicy.Func(func(int, error) (bool, time.Duration) {
+						called("Policy")
+						return true, time.Minute
+					})
+					r.options.Service = waker{r.service, func() { called("Service.Wake") }}
+					r.service.check = func(n int) error {
+						if n == 1 {
+							return fault(transport.Network)
+						}
+						return nil
+					}
+					r.offered("wf-1", "1.0", "image")
+					a, err := agent.New(&r.options)
+					require.NoError(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+					defer cancel()
+					err = a.Run(ctx)
+					require.ErrorIs(t, err, transport.Invalid)
+					require.ErrorContains(t, err, name[:len(name)-2])
+					require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
+					require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
+				})
+			})
+		}
+	}
+}
+
+// waker is a Service whose Wake fails.
+type waker struct {
+	*service
+	called func()
+}
+
+func (w waker) Wake() <-chan struct{} { w.called(); return nil }
+
+// The handler is joined, and its starts do not count, though the Store fails, too, in one of them.
+func TestAPolicyThatPanicsFailsNoUpdate(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.options.Policy = retrypolicy.Func(func(int, error) (bool, time.Duration) { panic("oh dear") })
+		r.service.check = func(n int) error {
+			if n != 2 {
+				return fault(transport.Network)
+			}
+			return nil
+		}
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		require.ErrorIs(t, a.Onboard(t.Context()), transport.Invalid)
+		r.waiting("install 0")
+		r.offered("wf-1", "1.0", "image")
+		for run := range 5 {
+			r.device.seen = func(*agent.Work) {
+				if run == 3 {
+					r.store.fail = func() error { return errPower }
+				}
+			}
+			require.ErrorIs(t, r.run(2*time.Hour), transport.Invalid)
+			r.store.fail = nil
+		}
+		r.service.check = nil
+		delete(r.device.block, "install 0")
+		r.runs(time.Hour)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome, r.final().Result.Details)
 	})
 }
 
