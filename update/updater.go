@@ -356,10 +356,15 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1,
 		OnRetry: func(_ int, _ time.Duration, err error) { u.report(err) }}
 	var damage errfilter.Damage
-	err := r.Do(ctx, func(ctx context.Context) error {
-		return damage.Judge(callback.Call("Source.ReadAt", func() error { return from.ReadAt(ctx, p, off) }))
+	var err error
+	failed := callback.Run("Options.Policy of package update", func() {
+		err = r.Do(ctx, func(ctx context.Context) error {
+			return damage.Judge(callback.Call("Source.ReadAt", func() error { return from.ReadAt(ctx, p, off) }))
+		})
 	})
 	switch {
+	case failed != nil:
+		return &transport.Error{Kind: transport.Invalid, Proto: proto, Err: failed}
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -405,6 +406,19 @@ func TestCallbacksThatPanicEndTheCall(t *testing.T) {
 	u, err := Open(o)
 	require.NoError(t, err)
 	require.ErrorContains(t, r.download(u), "key")
+	for _, fail := range []func(){func() { panic("policy") }, runtime.Goexit} {
+		r = newRig(t)
+		o = r.options()
+		o.Policy = retrypolicy.Func(func(int, error) (bool, time.Duration) { fail(); return true, 0 })
+		u, err = Open(o)
+		require.NoError(t, err)
+		r.source.fail = func(int) error { return errOutage }
+		err = r.download(u)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "Options.Policy")
+		r.source.fail = nil
+		require.NoError(t, r.download(u))
+	}
 }
 
 func TestWrongOptionsAreNamed(t *testing.T) {
