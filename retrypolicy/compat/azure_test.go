@@ -137,3 +137,16 @@ func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 		a.Retry++
 	}
 }
+
+// Do leaves out its own limit only for a policy that stops.
+func TestAzureCIsLimitedIfItStops(t *testing.T) {
+	for curve := range compat.AzureCNone + 1 {
+		for _, limit := range []time.Duration{0, time.Minute} {
+			p := compat.AzureC{Curve: curve, Limit: limit}
+			stops := !p.Decide(retrypolicy.Attempt{Retry: 1000, Elapsed: time.Hour}).Retry
+			if p.Limited() != stops {
+				t.Errorf("%+v: Limited is %v, but the policy stops: %v", p, p.Limited(), stops)
+			}
+		}
+	}
+}

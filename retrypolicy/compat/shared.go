@@ -31,12 +31,14 @@ func stop(reason retrypolicy.Reason) retrypolicy.Decision {
 func (Azcore) Limited() bool        { return true }
 func (GRPC) Limited() bool          { return true }
 func (RetryableHTTP) Limited() bool { return true }
-func (c AzureC) Limited() bool      { return c.Limit > 0 || c.Curve == AzureCNone }
 func (c AzureCSharp) Limited() bool { return c.MaxRetries != 0 }
 func (j AzureJava) Limited() bool   { return j.settings().Count < math.MaxInt32 }
 func (f Failsafe) Limited() bool    { return f.Retries >= 0 }
 func (f FetchRetry) Limited() bool  { return f.OnFunc == nil }
 func (p Polly) Limited() bool       { return p.Retries < math.MaxInt32 }
+func (c AzureC) Limited() bool {
+	return c.Curve == AzureCNone || c.Limit > 0 && c.Curve != AzureCImmediate
+}
 
 // ofStatus judges a failure by the Kind of its HTTP status. Below 100 there was no answer.
 func ofStatus(status int) retrypolicy.Info {
