@@ -75,17 +75,20 @@ func TestAGatewayAsksInOrder(t *testing.T) {
 	require.LessOrEqual(t, policy.back, 50*time.Millisecond, "the round trip")
 }
 
-// wrapped is the default policy as any other: asked through the interface.
+// wrapped is a curve as any other policy: asked through the interface.
 type wrapped struct {
 	retrypolicy.ExponentialBackoffWithJitter
 }
 
-func TestTheDefaultPolicyIsAskedLikeAnyOther(t *testing.T) {
+func TestACurveIsAskedLikeAnyOtherPolicy(t *testing.T) {
+	always := func(p retrypolicy.Policy) fleet.Rules {
+		return fleet.Rules{Policy: func() (retrypolicy.Policy, error) { return p, nil }}
+	}
+	fast := retrypolicy.ExponentialBackoffWithJitter{C: time.Millisecond, Cmin: 1, Cmax: 10 * time.Millisecond}
 	for _, s := range busy() {
 		t.Run(s.Name, func(t *testing.T) {
-			require.Equal(t, run(t, s, fleet.Rules{}, nil), run(t, s, fleet.Rules{
-				Policy: func() (retrypolicy.Policy, error) { return wrapped{}, nil },
-			}, nil))
+			require.Equal(t, run(t, s, fleet.Rules{}, nil), run(t, s, always(wrapped{}), nil))
+			require.Equal(t, run(t, s, always(fast), nil), run(t, s, always(wrapped{fast}), nil))
 		})
 	}
 }

@@ -53,6 +53,9 @@ func (b *block) decide(i int32, t int64, f *failure) {
 	d, p := &b.devices[i], b.process(i)
 	if p.curve != nil && !f.bounded {
 		d.last = p.curve.Decide(retrypolicy.Attempt{Retry: int(d.retry), Rand: d.draw()})
+		if d.retry > 1 {
+			d.last.Delay = max(d.last.Delay, reconnect.LeastDelay)
+		}
 		return
 	}
 	d.last = p.policies.Decide(d.series, b.ask(i, t, f))

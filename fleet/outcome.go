@@ -35,7 +35,7 @@ const (
 type failure struct {
 	err     *transport.Error
 	rule    errfilter.Rule
-	bounded bool // reconnect.Policies.Decide may lengthen the policy's delay
+	bounded bool // reconnect.Policies.Decide may lengthen the policy's delay beyond LeastDelay
 }
 
 // failures returns the errors of the outcomes for a hub.
