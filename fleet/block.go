@@ -193,7 +193,7 @@ func (b *block) try(i int32, t int64) {
 			b.giveUp(i, t, 0)
 			return
 		case answer.Delay > 0:
-			d.at = later(t, max(answer.Delay, shortestHold)+b.spread(d))
+			b.wait(i, t, max(answer.Delay, shortestHold), 0)
 			return
 		}
 	}

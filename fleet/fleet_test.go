@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/fleet"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -190,6 +192,14 @@ func TestRulesThatGiveUp(t *testing.T) {
 	require.Equal(t, fleet.Never, r.Back50)
 	r = run(t, s, fleet.Rules{Policy: fixed(time.Second), OutageLimit: time.Minute}, nil)
 	require.Equal(t, 100, r.Devices.GaveUp)
+	gate := func() (retrypolicy.Policy, error) {
+		b, err := budget.NewBreaker(&budget.BreakerOptions{Wait: true, Cooldown: time.Hour})
+		return b.Wrap(retrypolicy.Fixed{Delay: time.Second}), err
+	}
+	for _, policy := range []func() (retrypolicy.Policy, error){gate, fixed(math.MaxInt64)} {
+		r = run(t, s, fleet.Rules{Policy: policy, OutageLimit: time.Minute, ReconnectSpread: time.Second}, nil)
+		require.Equal(t, 100, r.Devices.GaveUp)
+	}
 	r = run(t, s, fleet.Rules{Policy: limited, TryAgainAfter: time.Minute}, nil)
 	require.Equal(t, 100, r.Devices.Connected)
 }

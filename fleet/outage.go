@@ -32,20 +32,25 @@ func (b *block) failed(i int32, t int64, result outcome, paid time.Duration) {
 	} else {
 		b.decide(i, t, f)
 	}
-	spread := b.spread(d)
-	if f.err.RetryAfter > 0 { // the service asked for a pause
-		paid = 0
-	}
-	delay := max(0, answer.Delay-paid)
-	limit := b.sim.rules.OutageLimit
-	if answer.Retry && limit > 0 && delay+spread > limit-time.Duration(t-d.since) {
-		answer.Retry = false
-	}
 	if !answer.Retry {
 		b.giveUp(i, t, f.err.RetryAfter)
 		return
 	}
-	d.state, d.at = waiting, later(t, min(delay, maxDuration)+spread)
+	if f.err.RetryAfter > 0 { // the service asked for a pause
+		paid = 0
+	}
+	b.wait(i, t, max(0, answer.Delay-paid), f.err.RetryAfter)
+}
+
+// wait has device i wait for a delay and its spread, or gives up if that exceeds OutageLimit.
+func (b *block) wait(i int32, t int64, delay, after time.Duration) {
+	d, limit := &b.devices[i], b.sim.rules.OutageLimit
+	delay = min(delay, maxDuration) + b.spread(d)
+	if limit > 0 && delay > limit-time.Duration(t-d.since) {
+		b.giveUp(i, t, after)
+		return
+	}
+	d.state, d.at = waiting, later(t, delay)
 }
 
 // decide asks the policy about a failed attempt of device i.
