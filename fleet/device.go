@@ -35,16 +35,16 @@ const (
 // device is one device. Times are nanoseconds from the beginning of the simulation. The block that
 // holds it owns it; between steps the merge of arrivals does.
 type device struct {
-	at    int64  // the next event
-	draws uint64 // the state of its random numbers
-	since int64  // the outage began
-	began int64  // the running attempt or batch of messages
-	upAt  int64  // the connection came up
-	loss  int64  // the next fault begins, or the device notices it
-	renew int64  // the token is renewed or expires
-	due   int64  // the next message is generated
-	hold  int64  // no message is sent before; while noticing: when the fault began
-	radio int64  // the radio switches off
+	draws
+	at    int64 // the next event
+	since int64 // the outage began
+	began int64 // the running attempt or batch of messages
+	upAt  int64 // the connection came up
+	loss  int64 // the next fault begins, or the device notices it
+	renew int64 // the token is renewed or expires
+	due   int64 // the next message is generated
+	hold  int64 // no message is sent before; while noticing: when the fault began
+	radio int64 // the radio switches off
 	retry int32
 	batch int32 // messages in flight
 	queue int32 // messages in the queue, those in flight included
@@ -65,10 +65,12 @@ type device struct {
 	_      [56]byte          // fills the third cache line: devices that straddle four cost more
 }
 
-// draw returns a random number: SplitMix64, one stream for each device.
-func (d *device) draw() uint64 {
-	d.draws += 0x9e3779b97f4a7c15
-	return mix(d.draws)
+// draws is the state of the random numbers of a device: SplitMix64, one stream for each.
+type draws uint64
+
+func (d *draws) draw() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	return mix(uint64(*d))
 }
 
 func mix(z uint64) uint64 {

@@ -19,7 +19,7 @@ const reports = 3
 
 // updating is a device of a rollout. It has one event in the calendar, unless it downloads.
 type updating struct {
-	draws  uint64
+	draws
 	next   func(r *rolling, i int32, t int64) // handles the event: check, fetch or report
 	since  int64                              // the first failure of the request that is retried
 	retry  int32
@@ -27,11 +27,6 @@ type updating struct {
 	got    float64 // bytes of the image
 	failed bool    // the new image did not confirm itself
 	ended  bool    // the service knows the outcome
-}
-
-func (d *updating) draw() uint64 {
-	d.draws += 0x9e3779b97f4a7c15
-	return mix(d.draws)
 }
 
 // fraction draws a number of [0, 1).
@@ -96,7 +91,7 @@ func RunRollout(ctx context.Context, rollout Rollout, rules RolloutRules, o *Opt
 // place puts a device into its first state.
 func (r *rolling) place(i int32, seed uint64) {
 	d := &r.devices[i]
-	d.draws = mix(seed) + mix(uint64(i)+1)
+	d.draws = draws(mix(seed) + mix(uint64(i)+1))
 	part := d.fraction()
 	d.wave = int32(slices.IndexFunc(r.rules.Waves, func(w Wave) bool { return part < w.Share }))
 	r.size[d.wave]++

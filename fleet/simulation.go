@@ -194,7 +194,7 @@ func (b *block) employ() error {
 // begin puts device i into its first state.
 func (b *block) begin(i int32) {
 	d, s := &b.devices[i], &b.sim.scenario
-	d.draws = mix(b.sim.options.Seed) + mix(uint64(b.first)+uint64(i)+1)
+	d.draws = draws(mix(b.sim.options.Seed) + mix(uint64(b.first)+uint64(i)+1))
 	d.due, d.reported, d.ready = never, true, s.Provisioning.Rate == 0
 	if every := s.Telemetry.Every; every > 0 {
 		d.due = s.Telemetry.walk(0, reconnect.Spread(every, d.draw()))
