@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxDevices  = 4_000_000 // at most 1<<deviceBits
+	maxDevices  = 4_000_000 // at most 1<<(blockBits+deviceBits-1), see blockBits
 	maxDuration = 7 * 24 * time.Hour
 	maxRate     = 1e9
 	maxFaults   = 64
