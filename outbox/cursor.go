@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // cursor is the read position of Run.
@@ -17,6 +18,7 @@ type cursor struct {
 	segment *segment
 	file    file
 	scan    scanner
+	retries int // left for unreadable sectors of the segment
 }
 
 func (c *cursor) close() {
@@ -61,6 +63,11 @@ func (c *cursor) next(s *slot) error {
 		}
 		c.scan.limit = v.limit
 		number, message, err := c.scan.read()
+		if c.scan.unreadable {
+			c.queue.mu.Lock()
+			v.segment.unreadable = true
+			c.queue.mu.Unlock()
+		}
 		switch {
 		case errors.Is(err, errEnd) || err == nil && number >= v.next:
 			number, message = v.next-1, nil // no further record is in this view
@@ -125,15 +132,37 @@ func (c *cursor) open(s *segment) error {
 	case err != nil:
 		return fmt.Errorf("outbox: %w", err)
 	}
-	c.segment, c.file = s, f
+	c.segment, c.file, c.retries = s, f, readRetries
 	c.scan = scanner{file: interruptible{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
 	return nil
 }
+
+// Run reads unreadable sectors again, because a disk that is being reset fails all reads for a
+// moment. The limit for each segment bounds the delay by sectors that stay unreadable.
+const (
+	readRetries = 5
+	retryEvery  = time.Second
+)
 
 // interruptible reads the cursor's file. The cursor's context ends a wait for the disk.
 type interruptible struct{ *cursor }
 
 func (c interruptible) ReadAt(b []byte, at int64) (int, error) {
+	for {
+		n, err := c.readOnce(b, at)
+		if c.retries == 0 || !isUnreadable(err) {
+			return n, err
+		}
+		c.retries--
+		select {
+		case <-time.After(retryEvery):
+		case <-c.ctx.Done():
+			return 0, c.ctx.Err()
+		}
+	}
+}
+
+func (c interruptible) readOnce(b []byte, at int64) (int, error) {
 	f, n := c.file, 0
 	abandoned, err := c.queue.onDisk(c.ctx, func() (err error) {
 		n, err = f.ReadAt(b, at)
