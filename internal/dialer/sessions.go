@@ -9,15 +9,16 @@ import (
 // sessions are the latest TLS sessions of the process, by host, at 2 to 4 KB each. A reconnect by
 // one needs no certificates: a third of the bytes, no signatures, and with TLS 1.2 a round trip
 // less. The transports share them, because crypto/tls verifies the server's chain against the roots
-// of the connection that resumes. With TLS 1.3 each session is used once.
+// of the connection that resumes.
 var sessions = tls.NewLRUClientSessionCache(32)
 
 // resumable makes a connection resume a session, cert is its client certificate. Where a resumption
-// would leave out what the program asked for, it does not: VerifyPeerCertificate is not called
-// then, and which of several certificates TLS would send is not known here.
+// would leave out what the program asked for, only a cache of the program's own is used: a
+// resumption does not call VerifyPeerCertificate and sends no client certificate. Some brokers have
+// none for the connection then, and refuse the device.
 func resumable(c *tls.Config, cert *tls.Certificate) {
 	if c.ClientSessionCache == nil && c.VerifyPeerCertificate == nil && c.GetClientCertificate == nil &&
-		len(c.Certificates) == 0 {
+		len(c.Certificates) == 0 && cert == nil {
 		c.ClientSessionCache = sessions
 	}
 	if cert != nil && c.ClientSessionCache != nil {

@@ -44,8 +44,8 @@ func handshakes(t *testing.T, h *testbroker.Hub, s stack, creds *transport.Crede
 	return resumed
 }
 
-// Every transport resumes TLS when it connects again, with a token or a certificate, but never the
-// session of another certificate.
+// Every transport resumes TLS when it connects again with a token. With a certificate it does so
+// only in a cache of the program's own, and never with the session of another certificate.
 func TestAReconnectResumesTLS(t *testing.T) {
 	for _, s := range stacks {
 		testkit.Run(t, s.name, func(t *testing.T) {
@@ -65,10 +65,14 @@ func TestAReconnectResumesTLS(t *testing.T) {
 			d, err := h.AddDeviceX509("x", prints...)
 			require.NoError(t, err)
 			proven := &transport.Credentials{Host: creds.Host, DeviceID: d.ID}
-			current := &first
-			certificate := func(context.Context) (*tls.Certificate, error) { return current, nil }
-			require.Equal(t, []bool{false, true, false}, handshakes(t, h.Hub, s, proven,
-				netopt.Options{Certificate: certificate}, func() { current = &second }))
+			for _, cache := range []tls.ClientSessionCache{nil, tls.NewLRUClientSessionCache(2)} {
+				current := &first
+				o := netopt.Options{TLS: h.ClientTLS(),
+					Certificate: func(context.Context) (*tls.Certificate, error) { return current, nil }}
+				o.TLS.ClientSessionCache = cache
+				require.Equal(t, []bool{false, cache != nil, false},
+					handshakes(t, h.Hub, s, proven, o, func() { current = &second }))
+			}
 		})
 	}
 }

@@ -109,6 +109,33 @@ func TestTheCertificateIsSentWhateverAuthoritiesTheHubNames(t *testing.T) {
 	})
 }
 
+// A broker may have no certificate for a connection that resumed a TLS session, as one on Erlang.
+func TestAReconnectShowsItsCertificate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := h.options()
+		server, roots := certify(t, "hub.example.test", time.Now())
+		o.Network.Plaintext, o.Network.TLS = false, &tls.Config{RootCAs: roots}
+		o.Network.Certificate = always(clientCert(-time.Hour, time.Hour))
+		config := &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert}
+		h.wrap = func(c net.Conn) net.Conn { return tls.Server(c, config) }
+		for range 2 {
+			s, k, ctx, cancel := dial(t, o, func() {
+				l := h.accept()
+				if l.Conn.(*tls.Conn).ConnectionState().DidResume {
+					l.Send(typeConnack<<4, 2, 0, 5)
+					return
+				}
+				l.Send(typeConnack<<4, 2, 0, 0)
+				go func() { _, _ = l.Drain() }()
+			})
+			r := run(t, s, k, ctx, cancel)
+			cancel()
+			require.Error(t, <-r.ran)
+		}
+	})
+}
+
 func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 	good, other := clientCert(-time.Hour, time.Hour), clientCert(-time.Hour, time.Hour)
 	out := errors.New("slot 3 is empty")

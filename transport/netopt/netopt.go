@@ -31,10 +31,11 @@ type Options struct {
 	// given; HTTPS and tunnels offer HTTP by themselves. Nil: the system's roots and these defaults.
 	//
 	// A process that connects to a host again resumes a TLS session, which saves certificates,
-	// signatures, and with TLS 1.2 a round trip. A session is used only with the client certificate it
-	// began with, and only while the server's chain verifies. SessionTicketsDisabled turns this off.
-	// So do, unless ClientSessionCache is set, VerifyPeerCertificate, Certificates and
-	// GetClientCertificate.
+	// signatures, and with TLS 1.2 a round trip. A session is used only while the server's chain
+	// verifies. SessionTicketsDisabled turns this off. So do, unless ClientSessionCache is set,
+	// VerifyPeerCertificate and a client certificate, here or in Certificate: a resumption sends none,
+	// and some brokers then refuse the device. Set ClientSessionCache for a broker that keeps the
+	// certificate with the session. A session is used only with the Certificate it began with.
 	TLS *tls.Config
 	// RootCAs returns the roots that verify the server, in place of TLS.RootCAs: for roots that change
 	// while the program runs, such as an edge gateway's. It is called before each connection is made,
