@@ -74,7 +74,10 @@ func (s *session) mayAnswer() bool {
 		until, waits = p.Progress()
 		until = until.Add(s.t.opt.PingTimeout)
 	}
-	if !waits && !s.excused && !now.Before(until) {
+	switch {
+	case s.excused: // a slow write may have ended that time early
+		until = times.Later(until, s.deadline)
+	case !waits && !now.Before(until):
 		s.excused = true
 		s.mu.Lock()
 		until = now.Add(times.Transfer(s.unackedBytes))
@@ -83,7 +86,7 @@ func (s *session) mayAnswer() bool {
 	if !now.Before(until) {
 		return false
 	}
-	s.deadlineSet = now
+	s.deadlineSet, s.deadline = now, until
 	_ = s.conn.SetReadDeadline(until)
 	return true
 }
@@ -92,7 +95,10 @@ func (s *session) mayAnswer() bool {
 // stopped, by a signal or with its virtual machine. Then the answer may be in the socket: the read
 // is repeated, with a new deadline.
 func (s *session) wasStopped() bool {
-	return time.Since(s.deadlineSet) > s.readTimeout()+time.Second
+	s.mu.Lock()
+	moved := s.writeProgress.Add(s.readTimeout())
+	s.mu.Unlock()
+	return time.Since(times.Later(s.deadline, moved)) > time.Second
 }
 
 // nextReadDeadline returns the read deadline to set now, or zero if it was moved less than
@@ -103,8 +109,8 @@ func (s *session) nextReadDeadline() time.Time {
 	if now.Sub(s.deadlineSet) < s.t.opt.deadlineInterval() {
 		return time.Time{}
 	}
-	s.deadlineSet = now
-	return now.Add(s.readTimeout())
+	s.deadlineSet, s.deadline = now, now.Add(s.readTimeout())
+	return s.deadline
 }
 
 // readSpace returns the free part of the read buffer, with space for want bytes at least.

@@ -48,6 +48,7 @@ type session struct {
 	skip        int           // bytes still to read of a packet that is too large
 	filled      bool          // the latest read filled the read buffer
 	deadlineSet time.Time     // when the read deadline was last moved
+	deadline    time.Time     // to which time; a slow write moves it, too
 	excused     bool          // there was more time for the answer to a ping, see mayAnswer
 	connackAt   time.Time     // when CONNACK came
 	waited      time.Duration // how long the packets that are handled may have waited in the read buffer

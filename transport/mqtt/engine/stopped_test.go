@@ -51,3 +51,44 @@ func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsDead(t *test
 		})
 	}
 }
+
+// patient is a Conn whose writes take this long.
+type patient struct {
+	Conn
+	write time.Duration
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	time.Sleep(p.write)
+	return p.Conn.Write(b)
+}
+
+func TestADeadPeerIsFoundAtTheReadDeadlineHoweverItMoved(t *testing.T) {
+	const timeout, transfer = 40 * time.Second, 97 * time.Second
+	for name, c := range map[string]struct {
+		size int           // of a message that is not acknowledged
+		ping time.Duration // when the write of a ping begins that takes 2 s
+		ends time.Duration
+	}{
+		"a large message":                          {size: 100_000, ends: timeout + transfer},
+		"a slow write":                             {ping: 20 * time.Second, ends: 22*time.Second + timeout},
+		"a slow write and a large message":         {100_000, 20 * time.Second, 22*time.Second + timeout + transfer},
+		"a slow write while a large message waits": {100_000, 50 * time.Second, timeout + transfer},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			h, conn := newHub(t), new(patient)
+			h.wrap = func(c Conn) Conn { conn.Conn = c; return conn }
+			r, l := start(t, h, New(h.dial, &Options{KeepAlive: 30 * time.Second, PingTimeout: 10 * time.Second}))
+			go func() { _, _ = l.Drain() }()
+			begun := time.Now()
+			r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Body: make([]byte, c.size)}}})
+			if c.ping > 0 {
+				time.Sleep(c.ping)
+				conn.write = 2 * time.Second
+				r.Do(&transport.Request{Op: transport.OpPing})
+			}
+			require.ErrorIs(t, r.requireLoss(t, transport.Timeout), mqttwire.ErrNoPong)
+			require.Equal(t, c.ends, time.Since(begun))
+		})
+	}
+}
