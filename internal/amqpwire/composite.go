@@ -255,7 +255,7 @@ func listOf(c composite) List {
 func undescribe(d *Described, kinds map[uint64]func() composite, tolerant bool) (composite, *Error) {
 	code, ok := descriptorCode(d.Descriptor)
 	if !ok {
-		return nil, malformed("descriptor %v", d.Descriptor)
+		return nil, malformed("composite with a descriptor that is a %T", d.Descriptor)
 	}
 	made, ok := kinds[code]
 	if !ok {

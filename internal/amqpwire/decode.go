@@ -146,13 +146,13 @@ func (d *decoder) variable(code byte) (any, error) {
 		return append(make([]byte, 0, len(p)), p...), nil
 	case codeString8, codeString32:
 		if !utf8.Valid(p) {
-			return nil, malformed("string %q is not UTF-8", p)
+			return nil, malformed("string %q is not UTF-8", p[:min(len(p), 64)])
 		}
 		return string(p), nil
 	}
 	s := Symbol(p)
 	if checkSymbol(s) != nil {
-		return nil, malformed("symbol %q is not ASCII", p)
+		return nil, malformed("symbol %q is not ASCII", p[:min(len(p), 64)])
 	}
 	return s, nil
 }
@@ -229,7 +229,7 @@ func (d *decoder) pairs(count, depth int) (Map, error) {
 		}
 		if k, ok := keyOf(key); ok {
 			if seen[k] {
-				return nil, malformed("map with the key %v twice", key)
+				return nil, malformed("map with a key twice")
 			}
 			seen[k] = true
 		}

@@ -330,7 +330,7 @@ func checkString(s string) error {
 func checkSymbol(s Symbol) error {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
-			return fmt.Errorf("amqp: symbol %q is not ASCII", string(s))
+			return fmt.Errorf("amqp: symbol %.64q is not ASCII", string(s))
 		}
 	}
 	return nil

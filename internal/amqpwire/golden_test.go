@@ -438,6 +438,39 @@ func TestMessagesThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// An error names no more than the beginning of what the peer sent, which may have 16 MiB.
+func TestErrorsOfLargeValuesAreShort(t *testing.T) {
+	large := bytes.Repeat([]byte{0xff}, 1<<20)
+	text := func(code byte) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{code}, uint32(len(large))), large...)
+	}
+	properties := func(code byte) []byte {
+		b := binary.BigEndian.AppendUint32([]byte{0, codeSmallUlong, codeProperties, codeList32}, uint32(len(large)+9))
+		return append(binary.BigEndian.AppendUint32(b, 1), text(code)...)
+	}
+	appended := func(v any) []byte {
+		b, err := Append(nil, v)
+		require.NoError(t, err)
+		return b
+	}
+	name := strings.Repeat("x", len(large))
+	for kind, b := range map[string][]byte{
+		"string":     properties(codeString32),
+		"symbol":     properties(codeSymbol32),
+		"map key":    appended(Map{{large, nil}, {large, nil}}),
+		"section":    appended(&Described{large, List{}}),
+		"property":   appended(&Described{uint64(codeApplicationProperties), Map{{name, List{}}}}),
+		"descriptor": appended(&Described{large, List{}}),
+	} {
+		_, err := DecodeMessage(b)
+		if kind == "descriptor" {
+			_, _, err = Frame{Body: b}.Performative()
+		}
+		require.Error(t, err, kind)
+		require.Less(t, len(err.Error()), 1000, kind)
+	}
+}
+
 func TestMapsAndTexts(t *testing.T) {
 	m := Map{{Symbol("a"), "x"}, {"b", Symbol("y")}, {uint64(1), "z"}}
 	require.Equal(t, "x", m.Text("a"))

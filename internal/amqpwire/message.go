@@ -117,8 +117,11 @@ func (m *Message) decode(d decoder) error {
 			return malformed("section of a message is a %T", v)
 		}
 		code, ok := descriptorCode(section.Descriptor)
-		if !ok || code < codeHeader || code > codeFooter {
-			return malformed("section %v of a message", section.Descriptor)
+		if !ok {
+			return malformed("section with a descriptor that is a %T", section.Descriptor)
+		}
+		if code < codeHeader || code > codeFooter {
+			return malformed("section %d of a message", code)
 		}
 		repeats := code == last && (code == codeData || code == codeSequence)
 		second := isBody(code) && isBody(last) && !repeats
@@ -202,7 +205,7 @@ func checkProperties(m Map, tolerant bool) error {
 		}
 		switch p.Value.(type) {
 		case List, Map, Array, *Described:
-			return malformed("application property %q is a %T", p.Key, p.Value)
+			return malformed("application property %.64q is a %T", p.Key, p.Value)
 		}
 	}
 	return nil
