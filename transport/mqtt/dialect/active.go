@@ -39,7 +39,7 @@ type Active interface {
 }
 
 // A Judge is a Session over MQTT 5 for a service whose reason codes have another meaning. The
-// goroutine of Take calls Judge.
+// goroutine that reads calls Judge; Take may run meanwhile.
 type Judge interface {
 	// Judge may change the meaning of a refusal with e.Mean.
 	Judge(e *ReasonError)

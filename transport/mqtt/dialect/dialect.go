@@ -64,9 +64,10 @@ type Hello struct {
 	Host string
 }
 
-// A Session is the dialect of one connection. An engine calls Publication, AppendSuffix, Filters
-// and AppendRequest on one goroutine at a time, and Take and Missed on the goroutine that reads;
-// Filters there, too. None of them blocks, and none of them keeps a slice or a message.
+// A Session is the dialect of one connection. An engine calls Publication, AppendSuffix and
+// AppendRequest on one goroutine at a time, and Take and Missed one at a time, on the goroutine
+// that reads or another one. Filters may be called concurrently with any of them. None of them
+// blocks, and none of them keeps a slice or a message.
 type Session interface {
 	// Publication says how m is published. An error refuses m alone; its Scope is Operation. The
 	// result is valid until the next call.

@@ -164,7 +164,7 @@ type Transport struct {
 	out  []byte      // write buffer; owned by Dial, then by the holder of session.writing
 
 	kept    any               // of the dialect; owned by it
-	message *mqttwire.Inbound // owned by Run; nil before the first message
+	message *mqttwire.Inbound // owned by Dial, then guarded by backlog.Passing; nil until a message
 	topic   []byte            // of a request; owned by the holder of session.writing
 	// unacked are the tags of the messages written with QoS 1 on this connection and not
 	// acknowledged, inFlight those of any connection: MQTT 5 sends these again with DUP. handshake
