@@ -60,9 +60,6 @@ func (s *Session) attachSender(o *SenderOptions) (*Sender, error) {
 // MaxMessageSize returns the size of the largest message that the peer takes; 0: any.
 func (l *Sender) MaxMessageSize() uint64 { return l.maxSize }
 
-// Session returns the link's session.
-func (l *Sender) Session() *Session { return l.s }
-
 // Detach detaches the link. It does not wait, and Detached is not called any more.
 func (l *Sender) Detach() { l.detach() }
 
