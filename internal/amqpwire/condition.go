@@ -12,15 +12,11 @@ const (
 	NotAllowed            Symbol = "amqp:not-allowed"
 	InvalidField          Symbol = "amqp:invalid-field"
 	NotImplemented        Symbol = "amqp:not-implemented"
-	ResourceLocked        Symbol = "amqp:resource-locked"
 	PreconditionFailed    Symbol = "amqp:precondition-failed"
-	ResourceDeleted       Symbol = "amqp:resource-deleted"
 	IllegalState          Symbol = "amqp:illegal-state"
-	FrameSizeTooSmall     Symbol = "amqp:frame-size-too-small"
 
-	ConnectionForced   Symbol = "amqp:connection:forced"
-	FramingError       Symbol = "amqp:connection:framing-error"
-	ConnectionRedirect Symbol = "amqp:connection:redirect"
+	ConnectionForced Symbol = "amqp:connection:forced"
+	FramingError     Symbol = "amqp:connection:framing-error"
 
 	WindowViolation  Symbol = "amqp:session:window-violation"
 	ErrantLink       Symbol = "amqp:session:errant-link"

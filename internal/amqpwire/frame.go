@@ -16,7 +16,6 @@ const (
 // Protocol ids of a protocol header.
 const (
 	ProtocolAMQP byte = 0
-	ProtocolTLS  byte = 2
 	ProtocolSASL byte = 3
 )
 
