@@ -10,8 +10,8 @@ import (
 // ReasonError is a refusal by a broker that speaks MQTT 5: the cause of the *transport.Error of a
 // failed dial, of a lost connection, of a message or of a subscription, reachable with errors.As.
 type ReasonError struct {
-	// Packet is the type of the packet that has the code: "CONNACK", "PUBACK", "SUBACK",
-	// "DISCONNECT" or "AUTH".
+	// Packet is the type of the packet that has the code: "CONNACK", "PUBACK", "SUBACK" or
+	// "DISCONNECT".
 	Packet string
 	// Code is the reason code, section 2.4 of the standard.
 	Code byte
@@ -46,7 +46,6 @@ const (
 	PacketPuback     = "PUBACK"
 	PacketSuback     = "SUBACK"
 	PacketDisconnect = "DISCONNECT"
-	PacketAuth       = "AUTH"
 )
 
 // NewReasonError returns the error for a code in a packet, with its reason string and its server
