@@ -97,7 +97,7 @@ func TestNothingIsAllocatedForMQTT5(t *testing.T) {
 		},
 		"PUBACK": func() { buf = mqttwire.AppendAck(buf[:0], mqttwire.Puback, 7, 0x97) },
 		"SUBSCRIBE": func() {
-			buf, _ = mqttwire.AppendSubscribe5(buf[:0], 7, nil, mqttwire.Options{}, mqttwire.Filter{Topic: "a/#", QoS: 1})
+			buf, _ = mqttwire.AppendSubscribe5(buf[:0], 7, mqttwire.Options{}, mqttwire.Filter{Topic: "a/#", QoS: 1})
 		},
 		"CONNECT": func() {
 			buf, _ = mqttwire.AppendConnect5(buf[:0], &mqttwire.Greeting{ClientID: "d"})

@@ -44,13 +44,11 @@ var outgoing5 = []goodPacket{
 	{"PUBREL", "[MQTT-3.6.1-1]", "62 02 1234", ack(mqttwire.Pubrel, 0)},
 	{"PUBCOMP, no such packet id", "3.7.2.1", "70 03 1234 92", ack(mqttwire.Pubcomp, 0x92)},
 	{"SUBSCRIBE", "[MQTT-3.8.1-1]", "82 09 000A 00 0003'a/#' 01", func(dst []byte) ([]byte, error) {
-		return mqttwire.AppendSubscribe5(dst, 10, nil, mqttwire.Options{}, mqttwire.Filter{Topic: "a/#", QoS: 1})
+		return mqttwire.AppendSubscribe5(dst, 10, mqttwire.Options{}, mqttwire.Filter{Topic: "a/#", QoS: 1})
 	}},
 	{"SUBSCRIBE to two with all options", "3.8.3.1 [MQTT-3.8.3-4]",
-		"82 1E 000B 0A 0B FFFFFF7F 26 0000 0000 0001'a' 2D 000A'$share/g/b' 2A", func(dst []byte) ([]byte, error) {
-			p := mqttwire.AppendNumber(nil, mqttwire.SubscriptionIdentifier, 1<<28-1)
-			return mqttwire.AppendSubscribe5(dst, 11, mqttwire.AppendPair(p, "", ""), mqttwire.Options{NoLocal: true,
-				RetainAsPublished: true, RetainHandling: 2},
+		"82 14 000B 00 0001'a' 25 000A'$share/g/b' 22", func(dst []byte) ([]byte, error) {
+			return mqttwire.AppendSubscribe5(dst, 11, mqttwire.Options{NoLocal: true, RetainHandling: 2},
 				mqttwire.Filter{Topic: "a", QoS: 1}, mqttwire.Filter{Topic: "$share/g/b", QoS: 2})
 		}},
 	{"DISCONNECT", "3.14.2.1", "E0 00", reason(mqttwire.Disconnect, 0, "")},
@@ -103,7 +101,7 @@ func TestInvalidPacketsOfMQTT5AreNotEncoded(t *testing.T) {
 	long := strings.Repeat("x", mqttwire.MaxText+1)
 	filter := func(f ...mqttwire.Filter) func([]byte) ([]byte, error) {
 		return func(dst []byte) ([]byte, error) {
-			return mqttwire.AppendSubscribe5(dst, 1, nil, mqttwire.Options{}, f...)
+			return mqttwire.AppendSubscribe5(dst, 1, mqttwire.Options{}, f...)
 		}
 	}
 	checkRefused(t, []badPacket{
@@ -127,13 +125,10 @@ func TestInvalidPacketsOfMQTT5AreNotEncoded(t *testing.T) {
 		{"SUBSCRIBE to a filter too long", "1.5.4", mqttwire.ErrString, filter(mqttwire.Filter{Topic: long})},
 		{"SUBSCRIBE with QoS 3", "3.8.3.1", mqttwire.ErrQoS, filter(mqttwire.Filter{Topic: "a", QoS: 3})},
 		{"SUBSCRIBE with retain handling 3", "3.8.3.1", mqttwire.ErrRange, func(dst []byte) ([]byte, error) {
-			return mqttwire.AppendSubscribe5(dst, 1, nil, mqttwire.Options{RetainHandling: 3}, mqttwire.Filter{Topic: "a"})
+			return mqttwire.AppendSubscribe5(dst, 1, mqttwire.Options{RetainHandling: 3}, mqttwire.Filter{Topic: "a"})
 		}},
 		{"SUBSCRIBE with id 0", "[MQTT-2.2.1-3]", mqttwire.ErrID, func(dst []byte) ([]byte, error) {
-			return mqttwire.AppendSubscribe5(dst, 0, nil, mqttwire.Options{}, mqttwire.Filter{Topic: "a"})
-		}},
-		{"SUBSCRIBE with two identifiers", "3.8.2.1.2", mqttwire.ErrTwice, func(dst []byte) ([]byte, error) {
-			return mqttwire.AppendSubscribe5(dst, 1, unhex("0B01 0B02"), mqttwire.Options{}, mqttwire.Filter{Topic: "a"})
+			return mqttwire.AppendSubscribe5(dst, 0, mqttwire.Options{}, mqttwire.Filter{Topic: "a"})
 		}},
 		{"DISCONNECT with a topic alias", "table 2-4", mqttwire.ErrProperty, reason(mqttwire.Disconnect, 0, "23 0001")},
 		{"AUTH with data and no method", "3.15.2.2.3", mqttwire.ErrMethod, reason(mqttwire.Auth, 0x18, "16 0000")},

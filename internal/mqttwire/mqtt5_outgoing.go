@@ -37,8 +37,6 @@ type Options struct {
 	// NoLocal keeps the client's own messages away. It is left out for shared subscriptions, which
 	// must not have it: [MQTT-3.8.3-4].
 	NoLocal bool
-	// RetainAsPublished keeps the retain flag of messages.
-	RetainAsPublished bool
 	// RetainHandling: 0 sends retained messages with each subscription, 1 with new ones, 2 never.
 	RetainHandling byte
 }
@@ -48,15 +46,12 @@ func (o Options) of(f *Filter) byte {
 	if o.NoLocal && !strings.HasPrefix(f.Topic, "$share/") {
 		bits |= 1 << 2
 	}
-	if o.RetainAsPublished {
-		bits |= 1 << 3
-	}
 	return bits
 }
 
-// AppendSubscribe5 appends a SUBSCRIBE for one or more filters, section 3.8. With an error, dst is
-// returned unchanged.
-func AppendSubscribe5(dst []byte, id uint16, properties []byte, o Options, filters ...Filter) ([]byte, error) {
+// AppendSubscribe5 appends a SUBSCRIBE without properties for one or more filters, section 3.8.
+// With an error, dst is returned unchanged.
+func AppendSubscribe5(dst []byte, id uint16, o Options, filters ...Filter) ([]byte, error) {
 	if o.RetainHandling > 2 {
 		return dst, ErrRange
 	}
@@ -65,14 +60,11 @@ func AppendSubscribe5(dst []byte, id uint16, properties []byte, o Options, filte
 			return dst, ErrString
 		}
 	}
-	if err := check(Subscribe, properties); err != nil {
-		return dst, err
-	}
-	dst, err := subscribeHead(dst, id, BlockSize(len(properties)), filters)
+	dst, err := subscribeHead(dst, id, 1, filters)
 	if err != nil {
 		return dst, err
 	}
-	dst = AppendBlock(dst, properties)
+	dst = append(dst, 0) // no properties
 	for i := range filters {
 		dst = append(appendField(dst, filters[i].Topic), o.of(&filters[i]))
 	}

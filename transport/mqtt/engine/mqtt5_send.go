@@ -106,7 +106,7 @@ func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) 
 			filters[i].QoS = 2
 		}
 	}
-	dst, err := mqttwire.AppendSubscribe5(dst, id, nil, mqttwire.Options{NoLocal: v.opt.NoLocal,
+	dst, err := mqttwire.AppendSubscribe5(dst, id, mqttwire.Options{NoLocal: v.opt.NoLocal,
 		RetainHandling: byte(v.opt.RetainHandling)}, filters...)
 	return dst, transport.Invalid, err
 }
