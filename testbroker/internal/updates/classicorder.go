@@ -104,7 +104,7 @@ func (s *Service) fit(id string, o *Offer) *Offer {
 	if json.Unmarshal(o.Manifest, &m) != nil {
 		return o // it is to be wrong
 	}
-	f := newFile(m.ID, "updatemanifest.json", detached(o.Manifest), s.o.Now())
+	f := manifestFile(m.ID, o.Manifest, s.o.Now())
 	s.mu.Lock()
 	s.files[f.id] = f
 	url := s.fileURL + filePath(id, f)
@@ -117,6 +117,11 @@ func (s *Service) fit(id string, o *Offer) *Offer {
 	fitting.Manifest, fitting.Signature = small, s.Sign(small)
 	fitting.URLs[f.id] = url
 	return &fitting
+}
+
+// manifestFile returns the manifest of an update as a file.
+func manifestFile(of updatedata.UpdateID, manifest []byte, created time.Time) *file {
+	return newFile(of, "updatemanifest.json", detached(manifest), created)
 }
 
 // maxTwinManifest is the limit of a text in a twin.

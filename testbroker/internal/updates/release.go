@@ -81,6 +81,10 @@ func (s *Service) publish(u updatedata.Update, created time.Time) error {
 	for _, f := range r.files {
 		s.files[f.id] = f
 	}
+	if len(r.manifest) > maxTwinManifest { // a device may be in the middle of an update from a twin
+		f := manifestFile(u.ID, r.manifest, created)
+		s.files[f.id] = f
+	}
 	s.releases[u.ID] = r
 	s.Records.Touch(tableUpdates, u.ID.String())
 	return nil

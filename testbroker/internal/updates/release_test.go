@@ -14,7 +14,8 @@ import (
 )
 
 func TestFilesAreServedAsLongAsTheirUpdate(t *testing.T) {
-	s := newService(t, Options{})
+	kept := memory{}
+	s := newService(t, Options{Store: kept})
 	oven := toaster
 	oven.ID.Name = "Oven"
 	oven.Steps = []updatedata.Step{{Reference: lever.ID, Description: strings.Repeat("x", maxTwinManifest)}}
@@ -35,6 +36,9 @@ func TestFilesAreServedAsLongAsTheirUpdate(t *testing.T) {
 		require.Equal(t, doc.Hashes.SHA256, base64.StdEncoding.EncodeToString(sum[:]), "another device's offer is wrong")
 	}
 
+	s.Close()
+	s = newService(t, Options{Store: kept})
+	defer s.Close()
 	require.NoError(t, s.Remove(toaster.ID))
 	for id := range good.URLs {
 		_, ok := s.File(id, nil)
