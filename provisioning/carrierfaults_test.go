@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -114,6 +115,14 @@ func TestADisconnectInEachStep(t *testing.T) {
 			require.LessOrEqual(t, len(failures), 1, "step %d", n)
 		}
 		t.Fatal("the connection always broke")
+	})
+}
+
+func TestAnAddressThatSwallowsConnectionsLeavesTimeForTheOthers(t *testing.T) {
+	onEachCarrier(t, nil, func(t *testing.T, s *service) {
+		s.network.Dial = testkit.OverAddresses(3, s.network.Dial)
+		_, err := s.register(t, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+		require.NoError(t, err)
 	})
 }
 

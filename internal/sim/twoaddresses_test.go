@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -13,27 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
-// overAddresses dials a name with several addresses as net.Dialer does: one after the other, each
-// for its share of the time until the deadline. All but the last one swallow connections.
-func overAddresses(addresses int, last dialFunc) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		for left := addresses; left > 1; left-- {
-			share, cancel := ctx, func() {}
-			if deadline, ok := ctx.Deadline(); ok {
-				share, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
-			}
-			<-share.Done()
-			cancel()
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		return last(ctx, network, addr)
-	}
-}
-
-type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 func TestAnAddressThatSwallowsConnectionsLeavesTimeForTheOthers(t *testing.T) {
 	for _, addresses := range []int{2, 4} {
 		for _, limit := range []time.Duration{0, 5 * time.Second} {
@@ -42,7 +20,7 @@ func TestAnAddressThatSwallowsConnectionsLeavesTimeForTheOthers(t *testing.T) {
 					testkit.In2030(t, func(t *testing.T) {
 						hub, creds := e.openHub(t)
 						w := e.inMemory(hub, false)
-						w.Dial = overAddresses(addresses, w.Dial)
+						w.Dial = testkit.OverAddresses(addresses, w.Dial)
 						c, err := device.New(creds, e.make(creds, w), &device.Options{DialTimeout: limit})
 						require.NoError(t, err)
 						defer c.Close()

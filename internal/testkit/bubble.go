@@ -1,6 +1,6 @@
 // Package testkit is what tests of many packages share: bubbles of fake time that name a test that
-// hangs, their clock, options with durations that are too long, and a TPM in software. It imports
-// nothing of the client or the hub, so that every package can use it.
+// hangs, their clock, options with durations that are too long, a name with several addresses, and
+// a TPM in software. It imports nothing of the client or the hub, so that every package can use it.
 package testkit
 
 import (

@@ -149,6 +149,9 @@ type session struct {
 
 // dial connects to the service. net/http may call it on a goroutine of its own.
 func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	// net/http removes the request's deadline
+	ctx, cancel := context.WithTimeoutCause(ctx, s.l.Timeout, errSlow)
+	defer cancel()
 	d := s.c.dialer
 	var cert *tls.Certificate
 	if !s.anonymous {
