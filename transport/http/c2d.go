@@ -333,7 +333,8 @@ func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	return true
 }
 
-// keep stores a message so that settle finds it. known reports that it was stored already.
+// keep stores a message so that settle finds it. known reports that an earlier delivery of it is
+// still unsettled, or that its settlement is still to be sent: then with the new lock.
 func (c *c2d) keep(h lockedMessage) (number uint32, known bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -341,6 +342,14 @@ func (c *c2d) keep(h lockedMessage) (number uint32, known bool) {
 		if h.sequence != "" && before.sequence == h.sequence {
 			*before = h
 			return number, true
+		}
+	}
+	for _, unsent := range [...][]settlement{c.received, c.due} {
+		for i := range unsent {
+			if h.sequence != "" && unsent[i].sequence == h.sequence {
+				unsent[i].lockedMessage = h
+				return 0, true
+			}
 		}
 	}
 	if c.unsettled == nil {

@@ -271,6 +271,38 @@ func TestALostLock(t *testing.T) {
 	})
 }
 
+// The verdict comes while a poll has the message's next delivery. It is given under the new lock,
+// and the message is not reported again.
+func TestAVerdictDuringThePollForTheNextDelivery(t *testing.T) {
+	for outcome, verdict := range map[transport.Outcome]string{transport.OutcomeAccept: "complete 1",
+		transport.OutcomeReject: "reject 1"} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.message("x", nil)
+			var r *rig
+			h.answer = func(_ http.ResponseWriter, q *http.Request, _ []byte) bool {
+				if q.Method == http.MethodGet && h.polls() == 3 {
+					require.Empty(t, h.verdicts())
+					r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: outcome})
+				}
+				return false
+			}
+			r = h.start(t, h.polling(70*time.Second))
+			require.NoError(t, r.subscribe())
+			time.Sleep(71 * time.Second)
+			synctest.Wait()
+			require.Equal(t, []string{verdict}, h.verdicts())
+			require.Equal(t, []string{"x"}, r.bodies())
+			var locks []string
+			for _, q := range h.seen() {
+				if q.method == http.MethodDelete {
+					locks = append(locks, q.header.Get("If-Match"))
+				}
+			}
+			require.Equal(t, []string{`"6f1a0000-0000-4000-8000-000000000002"`}, locks, "the second one")
+		})
+	}
+}
+
 // A hub that is busy when it is polled does not end the session: polling goes on with growing
 // delays.
 func TestABusyHubDeliversLater(t *testing.T) {
