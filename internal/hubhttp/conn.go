@@ -154,6 +154,8 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header
 	Body   []byte // the caller may reuse it after the exchange
+	// OnHead is called with the answer before its body is read. Nil: not called.
+	OnHead func(*Answer)
 }
 
 // Answer is the answer of an exchange.
@@ -190,6 +192,9 @@ func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 		return nil, l.explain(ctx, err)
 	}
 	defer response.Body.Close()
+	if r.OnHead != nil {
+		r.OnHead(&Answer{Status: response.StatusCode, Header: response.Header})
+	}
 	limit := int64(maxBody + 1)
 	if response.StatusCode/100 != 2 {
 		limit = maxRefusal

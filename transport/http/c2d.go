@@ -229,7 +229,13 @@ func (c *c2d) step() (next time.Time, alive bool) {
 func (c *c2d) poll() bool {
 	s := c.s
 	asked := time.Now()
-	a, refused, err := s.do(s.settleCtx, &c.requester, newRequest(http.MethodGet, s.urls.inbox, s.header(), nil))
+	q := newRequest(http.MethodGet, s.urls.inbox, s.header(), nil)
+	q.OnHead = func(a *hubhttp.Answer) {
+		if isMessage(a) { // its body may take longer than the client waits for the subscription
+			c.replySubscriptions(nil)
+		}
+	}
+	a, refused, err := s.do(s.settleCtx, &c.requester, q)
 	switch {
 	case s.ctx.Err() != nil:
 		if err == nil && refused == nil && a.Status == http.StatusOK {
@@ -237,7 +243,6 @@ func (c *c2d) poll() bool {
 		}
 		return false
 	case errors.Is(err, hubhttp.ErrLong) && isMessage(a): // it would come again and again
-		c.replySubscriptions(nil)
 		c.due = append(c.due, settlement{lockedMessage: lockedMessageOf(a, asked), outcome: transport.OutcomeReject})
 		c.pollDelay = nextDelay(c.pollDelay) // the hub may refuse the verdict
 		c.nextPoll = time.Now().Add(c.pollDelay)

@@ -2,9 +2,13 @@ package http_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -113,4 +117,36 @@ func TestASilentNetworkIsFoundWhileARequestWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// trickle makes the hub answer polls with a message of size bytes, of which so many come, one each
+// ten seconds.
+func (h *scripted) trickle(size, come int) {
+	h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		c, _, err := w.(http.Hijacker).Hijack()
+		require.NoError(h.t, err)
+		_, err = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nETag: \"1\"\r\niothub-sequencenumber: 1\r\n"+
+			"Content-Length: %d\r\n\r\n", size)
+		require.NoError(h.t, err)
+		for n := range come {
+			time.AfterFunc(time.Duration(n+1)*10*time.Second, func() { _, _ = io.WriteString(c, "x") })
+		}
+		return true
+	}
+}
+
+// A client does not wait for a subscription as long as a large message may take.
+func TestASubscriptionIsRepliedToAtTheHeadOfAMessage(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.trickle(4, 4)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		require.Empty(t, r.bodies())
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"xxxx"}, r.bodies())
+	})
 }
