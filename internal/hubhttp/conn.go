@@ -13,14 +13,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Conn is one connection to the hub. It makes one exchange at a time. Only Abort and Gone may be
-// called during an exchange.
+// Conn is one connection to the hub. It makes one exchange at a time. Only Abort, Gone and Heard
+// may be called during an exchange.
 type Conn struct {
 	conn   *http.ClientConn
 	guard  *httpguard.Conn // the reader below conn; nil over HTTP/2
@@ -112,6 +113,18 @@ func (l *Conn) Loss() error { return l.socket.loss() }
 
 // Abort closes the socket, even during an exchange. Any goroutine may call it.
 func (l *Conn) Abort() { _ = l.socket.Close() }
+
+// Heard returns when the latest byte came from the hub. It counts the bytes below TLS, which passes
+// nothing on before a record of up to 16 KB is whole. Over HTTP/2, which has frames that belong to
+// no answer, it is always zero.
+func (l *Conn) Heard() time.Time {
+	if l.writes == nil {
+		return time.Time{}
+	}
+	l.socket.mu.Lock()
+	defer l.socket.mu.Unlock()
+	return l.socket.heard
+}
 
 // Sent reports whether anything of the latest exchange may have been sent. After a failed exchange
 // it is final once Close has returned. Over HTTP/2 it is always true.

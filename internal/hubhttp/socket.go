@@ -3,6 +3,7 @@ package hubhttp
 import (
 	"net"
 	"sync"
+	"time"
 )
 
 // socket is the connection below TLS. It records how the hub ended it, and counts the goroutines
@@ -16,6 +17,7 @@ type socket struct {
 	drained chan struct{} // closed when the socket is closed and no goroutine is in its methods
 	closing bool          // we are closing: later errors are not the peer's
 	err     error         // the first error that we did not cause
+	heard   time.Time     // when the latest byte came
 }
 
 func newSocket(c net.Conn) *socket { return &socket{Conn: c, drained: make(chan struct{})} }
@@ -30,8 +32,12 @@ func (s *socket) enter() bool {
 	return true
 }
 
-func (s *socket) leave(err error) {
+// leave ends a method that enter began, and that read n bytes.
+func (s *socket) leave(n int, err error) {
 	s.mu.Lock()
+	if n > 0 {
+		s.heard = time.Now()
+	}
 	if err != nil && s.err == nil && !s.closed && !s.closing {
 		s.err = err
 	}
@@ -48,7 +54,7 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	n, err := s.Conn.Read(b)
-	s.leave(err)
+	s.leave(n, err)
 	return n, err
 }
 
@@ -57,7 +63,7 @@ func (s *socket) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	n, err := s.Conn.Write(b)
-	s.leave(err)
+	s.leave(0, err)
 	return n, err
 }
 

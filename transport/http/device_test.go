@@ -143,7 +143,7 @@ func TestAPollWithALostAnswer(t *testing.T) {
 	})
 }
 
-// slowConn is a link with a rate in bytes per second.
+// slowConn is a link with a rate in bytes per second, each way.
 type slowConn struct {
 	net.Conn
 	rate   int
@@ -154,10 +154,8 @@ type slowConn struct {
 func (c *slowConn) Write(b []byte) (int, error) {
 	for n := 0; n < len(b); {
 		piece := b[n:min(n+c.rate, len(b))]
-		select {
-		case <-time.After(time.Duration(len(piece)) * time.Second / time.Duration(c.rate)):
-		case <-c.closed:
-			return n, net.ErrClosed
+		if err := c.carry(len(piece)); err != nil {
+			return n, err
 		}
 		m, err := c.Conn.Write(piece)
 		if n += m; err != nil {
@@ -165,6 +163,24 @@ func (c *slowConn) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+func (c *slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), c.rate)])
+	if err == nil {
+		err = c.carry(n)
+	}
+	return n, err
+}
+
+// carry waits for as long as the link takes for n bytes.
+func (c *slowConn) carry(n int) error {
+	select {
+	case <-time.After(time.Duration(n) * time.Second / time.Duration(c.rate)):
+		return nil
+	case <-c.closed:
+		return net.ErrClosed
+	}
 }
 
 func (c *slowConn) Close() error {
@@ -314,6 +330,30 @@ func TestABacklogOverAVerySlowLink(t *testing.T) {
 				best := time.Duration(size/row.rate) * time.Second
 				require.Less(t, time.Since(began), 2*best+time.Duration(connections)*time.Minute)
 				h.requireArrived(t, all)
+			})
+		})
+	}
+}
+
+// The largest cloud-to-device message takes longer than a request may wait for its answer, and
+// longer than the hub's lock lasts.
+func TestALargeMessageOverAVerySlowLink(t *testing.T) {
+	for _, rate := range []int{200, 500, 1000} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.message(strings.Repeat("x", 64<<10), nil)
+				c := h.client(t, h.slow(rate), nil)
+				began := time.Now()
+				handled := make(chan time.Duration, 10)
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+					require.Len(t, m.Body, 64<<10)
+					handled <- time.Since(began)
+					return nil
+				})
+				time.Sleep(15 * time.Minute)
+				require.Len(t, handled, 1)
+				require.Less(t, <-handled, time.Duration(66<<10/rate)*time.Second)
+				require.Equal(t, uint64(1), c.Stats().Connections)
 			})
 		})
 	}

@@ -24,7 +24,8 @@ type Options struct {
 	HTTP2 bool
 
 	// Timeout bounds each request, including the time for a new connection; a large body adds a second
-	// for each 4 KiB. A request without an answer in that time ends the session. A client waits as
+	// for each 4 KiB. Once the answer arrives, the time counts from its latest byte, for ten minutes
+	// more at most. A request without an answer in that time ends the session. A client waits as
 	// long, unless its device.Options.AckTimeout is shorter. A shorter time causes duplicates, because
 	// a busy hub answers late and the message is sent again meanwhile. Timeout also bounds the making
 	// of a token before the request. 0: 60 s.

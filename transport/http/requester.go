@@ -88,8 +88,8 @@ func (l *requester) exchange(ctx context.Context, r *hubhttp.Request) (*hubhttp.
 // exchangeOnce is exchange without the second request. stale is hubhttp.Conn.Stale of a connection
 // that failed.
 func (l *requester) exchangeOnce(ctx context.Context, r *hubhttp.Request) (a *hubhttp.Answer, stale bool, err error) {
-	limit := l.s.opt.requestTimeout(len(r.Body))
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	began, limit := time.Now(), l.s.opt.requestTimeout(len(r.Body))
+	ctx, cancel := context.WithTimeout(ctx, limit+answerTime)
 	defer cancel()
 	if l.idle != nil {
 		l.idle.Stop()
@@ -102,11 +102,11 @@ func (l *requester) exchangeOnce(ctx context.Context, r *hubhttp.Request) (a *hu
 		return nil, false, err
 	}
 	sent := time.Now()
-	l.watch.begin(ctx, cancel, limit-l.s.opt.Timeout)
+	l.watch.begin(ctx, cancel, conn, limit-sent.Sub(began), limit-l.s.opt.Timeout)
 	a, err = conn.Exchange(ctx, r)
 	ended := ctx.Err() != nil
-	if silent := l.watch.end(); silent && err != nil {
-		err = errSilent
+	if late := l.watch.end(); late != nil && err != nil {
+		err = late
 	}
 	if err != nil {
 		l.close()

@@ -150,3 +150,29 @@ func TestASubscriptionIsRepliedToAtTheHeadOfAMessage(t *testing.T) {
 		require.Equal(t, []string{"xxxx"}, r.bodies())
 	})
 }
+
+// The bytes of an answer are progress, but not for ever.
+func TestAnAnswerThatStops(t *testing.T) {
+	for name, row := range map[string]struct {
+		come   int
+		silent bool
+		want   time.Duration
+	}{
+		"the hub stops":              {5, false, 110 * time.Second},
+		"the network falls silent":   {5, true, 80 * time.Second},
+		"the answer comes to no end": {1000, false, 11 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.trickle(10_000, row.come)
+				r := h.start(t, h.options())
+				began := time.Now()
+				require.NoError(t, r.subscribe())
+				h.network.Hang(row.silent)
+				<-r.ended
+				require.Equal(t, row.want, time.Since(began))
+				r.requireLoss(transport.Timeout)
+			})
+		})
+	}
+}
