@@ -53,9 +53,6 @@ func New(c net.Conn, limit int) *Conn {
 // that connection, so http.Response.TLS is nil.
 func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
 
-// NetConn returns the connection below.
-func (c *Conn) NetConn() net.Conn { return c.Conn }
-
 // Next announces that the next Write begins a request. The previous request must have been written
 // whole and answered.
 //
