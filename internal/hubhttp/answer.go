@@ -1,6 +1,7 @@
 package hubhttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -43,15 +44,15 @@ func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusE
 		if json.Unmarshal([]byte(outer.Message), &inner) == nil {
 			e.Code, _ = strconv.Atoi(string(inner.ErrorCode))
 			e.Message = inner.Message
-			e.TrackingID = or(inner.TrackingID, e.TrackingID)
+			e.TrackingID = cmp.Or(inner.TrackingID, e.TrackingID)
 		} else {
 			e.Message = outer.Message
 			if coded, found := strings.CutPrefix(outer.Message, "ErrorCode:"); found {
 				name, text, _ := strings.Cut(coded, ";")
-				e.Name, e.Message = or(e.Name, name), text
+				e.Name, e.Message = cmp.Or(e.Name, name), text
 			}
 			if _, id, found := strings.Cut(outer.ExceptionMessage, "Tracking ID:"); found {
-				e.TrackingID = or(id, e.TrackingID)
+				e.TrackingID = cmp.Or(id, e.TrackingID)
 			}
 		}
 	}
@@ -86,11 +87,4 @@ func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusE
 func IsPage(header http.Header) bool {
 	of, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(of), "text/html")
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
