@@ -326,10 +326,11 @@ func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	if known {
 		return false
 	}
-	m, redelivered := inbound(a)
+	m := &transport.Message{Body: a.Body}
+	readProperties(m, a.Header)
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: redelivered,
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: h.earlier > 0,
 		Msg: m}) {
 		now := time.Now()
 		at := times.Later(now.Add(abandonDelay), times.ReleaseAt(now, since, h.earlier))
@@ -479,15 +480,6 @@ func (c *c2d) settleRemaining() {
 			}
 		}
 	}
-}
-
-// inbound returns the cloud-to-device message in an answer. redelivered reports that the hub
-// delivered it before.
-func inbound(a *hubhttp.Answer) (m *transport.Message, redelivered bool) {
-	m = &transport.Message{Body: a.Body}
-	readProperties(m, a.Header)
-	count, err := strconv.Atoi(a.Header.Get("iothub-deliverycount"))
-	return m, err == nil && count > 0
 }
 
 // parseTime parses a time in one of the forms that hubs and back ends use. It returns the zero time
