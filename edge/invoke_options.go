@@ -66,11 +66,6 @@ func (o *InvokerOptions) resolve() (InvokerOptions, error) {
 		r.Margin = defaultMargin
 	}
 	r.Margin = times.Cap(r.Margin)
-	for i := range len(r.Network.ProductInfo) {
-		if c := r.Network.ProductInfo[i]; c < ' ' || c > '~' {
-			return r, invalidInvoker("options: ProductInfo cannot go into a header; give printable ASCII")
-		}
-	}
 	if r.RetryPolicy == nil {
 		r.RetryPolicy = retrypolicy.MaxElapsed{Limit: retrypolicy.DefaultTimeout,
 			Policy: retrypolicy.ExponentialBackoffWithJitter{}}

@@ -135,9 +135,9 @@ func (o *Options) resolve() (Options, error) {
 	switch {
 	case r.Parallel < 0 || r.Parallel > maxParallel:
 		return r, invalid("options: Parallel is " + strconv.Itoa(r.Parallel) + "; give 1 to " + strconv.Itoa(maxParallel))
-	case len(r.Network.ProductInfo) > maxInfo || !printable(r.Network.ProductInfo):
-		return r, invalid("options: ProductInfo has a character that is not printable ASCII, or more than " +
-			strconv.Itoa(maxInfo))
+	case len(r.Network.ProductInfo) > maxInfo:
+		return r, invalid("options: ProductInfo has " + strconv.Itoa(len(r.Network.ProductInfo)) + " bytes; give " +
+			strconv.Itoa(maxInfo) + " at most")
 	}
 	if err := retrypolicy.Validate(r.RetryPolicy); err != nil {
 		return r, invalid("options: RetryPolicy: " + err.Error())

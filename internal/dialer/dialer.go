@@ -75,6 +75,9 @@ func (d *Dialer) Resolve() error {
 			"false")
 	case p.HTTP && o.WriteTimeout != 0:
 		return p.Invalid("options: WriteTimeout is set, but HTTPS bounds whole requests; leave it 0")
+	case p.HTTP && strings.ContainsFunc(o.ProductInfo, func(r rune) bool { return r < ' ' || r > '~' }):
+		return p.Invalid("options: ProductInfo " + strconv.Quote(o.ProductInfo) +
+			" cannot go into a header; give printable ASCII")
 	case o.WriteTimeout < 0:
 		return p.Invalid("options: WriteTimeout is negative; give a positive duration, or 0 for " +
 			defaultWriteTimeout.String())

@@ -36,7 +36,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -72,13 +71,6 @@ func New(o *netopt.Options) *Carrier {
 		c.dialer.Network = *o
 	}
 	c.agent = dialer.Agent(c.dialer.Network.ProductInfo)
-	for i := 0; i < len(c.agent); i++ {
-		if c.agent[i] < ' ' || c.agent[i] > '~' {
-			c.err = protocol.Invalid("options: ProductInfo " + strconv.Quote(c.dialer.Network.ProductInfo) +
-				" cannot go into a header; give printable ASCII")
-			return c
-		}
-	}
 	c.err = c.dialer.Resolve()
 	return c
 }

@@ -85,10 +85,6 @@ func (o *Options) resolve() (Options, error) {
 	case r.Batch == 0:
 		r.Batch = maxBatch
 	}
-	if !plain(r.Network.ProductInfo) {
-		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.Network.ProductInfo) +
-			" cannot go into a header; give printable ASCII")
-	}
 	d := &dialer.Dialer{Protocol: protocol, Network: r.Network}
 	err := d.Resolve()
 	r.Network = d.Network
