@@ -71,7 +71,7 @@ func (p *publisher) close() {
 
 // reload reads the directory, publishes what is new and replaces what has changed, with the updates
 // that refer to it. It removes updates whose manifests are gone. Nothing changes if a manifest or a
-// file is wrong, or if an update is missing to which another one refers.
+// file is wrong, or a reference.
 func (p *publisher) reload() (published, removed []updatedata.UpdateID, err error) {
 	found, err := readUpdates(p.dir)
 	if err != nil {
@@ -125,13 +125,19 @@ func referredFirst(all []updatedata.Update) {
 	slices.SortStableFunc(all, func(a, b updatedata.Update) int { return a.References() - b.References() })
 }
 
-// checkReferences returns an error for an update that refers to one that is missing.
+// checkReferences returns an error for an update that refers to one that is missing, or that has
+// references itself.
 func checkReferences(all []updatedata.Update) error {
 	for _, u := range all {
 		for _, s := range u.Steps {
-			if s.Reference != (updatedata.UpdateID{}) && index(all, s.Reference) < 0 {
+			switch i := index(all, s.Reference); {
+			case s.Reference == (updatedata.UpdateID{}):
+			case i < 0:
 				return fmt.Errorf("update %s refers to %s, which is missing; add its manifest, or remove %[1]s",
 					u.ID, s.Reference)
+			case all[i].References() > 0:
+				return fmt.Errorf("update %s refers to %s, which has references itself; let %[1]s refer to those", u.ID,
+					s.Reference)
 			}
 		}
 	}
