@@ -13,8 +13,9 @@ import (
 
 // Run asks the Service for updates, installs them and reports, until ctx ends. It returns ctx's
 // error, ErrRestart when a Handler asked for a restart, the error of the Store, or one of Kind
-// Invalid when Options.Policy or Options.Rand panicked. A handler that runs is cancelled and joined
-// before. An update that Run leaves unfinished goes on with the next Run, also after a reset.
+// Invalid when Options.Policy, Options.Rand or Service.Wake panicked. A handler that runs is
+// cancelled and joined before. An update that Run leaves unfinished goes on with the next Run, also
+// after a reset.
 func (a *Agent) Run(ctx context.Context) error {
 	select {
 	case a.running <- struct{}{}:

@@ -76,7 +76,9 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 			o.next, o.err = h.Install(ctx, job)
 		case PhaseApply:
 			if resumed { // the power may have failed when all was done
-				if o.installed, o.err = h.Installed(ctx, job); o.installed || o.err != nil {
+				again := *job
+				again.Restarted = false
+				if o.installed, o.err = h.Installed(ctx, &again); o.installed || o.err != nil {
 					return o
 				}
 			}
@@ -326,8 +328,7 @@ func (a *Agent) resume(ctx context.Context) error {
 		}
 	}
 	if w.phase != PhaseVerify {
-		w.resumed = !w.restart || w.starts > 1 // restart stays stored: it asked for the first start only
-		w.restarted = !w.resumed
+		w.restarted, w.resumed = w.restart, !w.restart || w.starts > 1 // restart stays stored
 		w.restart, a.news = false, true
 	}
 	limit := maxStarts
