@@ -65,7 +65,7 @@ func (q *Queue) shut() {
 	q.reading <- struct{}{}
 
 	q.mu.Lock()
-	trash := len(q.trash)+len(q.stuck) > 0
+	trash := len(q.trash) > 0
 	q.mu.Unlock()
 	if trash {
 		q.emptyTrash()

@@ -63,11 +63,6 @@ func (c *cursor) next(s *slot) error {
 		}
 		c.scan.limit = v.limit
 		number, message, err := c.scan.read()
-		if c.scan.unreadable {
-			c.queue.mu.Lock()
-			v.segment.unreadable = true
-			c.queue.mu.Unlock()
-		}
 		switch {
 		case errors.Is(err, errEnd) || err == nil && number >= v.next:
 			number, message = v.next-1, nil // no further record is in this view
@@ -140,7 +135,7 @@ func (c *cursor) open(s *segment) error {
 // Run reads unreadable sectors again, because a disk that is being reset fails all reads for a
 // moment. The limit for each segment bounds the delay by sectors that stay unreadable.
 const (
-	readRetries = 5
+	readRetries = 15
 	retryEvery  = time.Second
 )
 

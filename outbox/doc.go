@@ -37,7 +37,7 @@
 // Damaged messages are detected: head and contents of each record have a checksum. A damaged
 // message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors and in
 // files that are gone. Flush reports those that Run met. The marker at the start of each record is
-// used to find the messages behind it. Run reads unreadable sectors again for up to 5 s a file
+// used to find the messages behind it. Run reads unreadable sectors again for up to 15 s a file
 // before it skips them, because a disk that is being reset fails all reads.
 //
 // A waiting message in a format that this version of the package does not know, as a later version
@@ -74,7 +74,7 @@
 // when all its messages are done. Messages in a segment are never overwritten. Open follows no
 // symbolic links in the folder.
 //
-// Instead of being deleted, a segment with unreadable sectors is renamed to end in ".damaged", for
-// inspection, as is one larger than 1 MiB without a readable message. MaxBytes does not count it,
-// and the package never deletes it.
+// A segment without a readable message that is larger than 1 MiB or has unreadable sectors is
+// renamed to end in ".damaged", for inspection. MaxBytes does not count it, and the package never
+// deletes it.
 package outbox

@@ -86,9 +86,10 @@ func (q *Queue) load() (err error) {
 // found is a segment that Open has read.
 type found struct {
 	*segment
-	messages int
-	fileSize int64
-	holes    []span // numbers of damaged records
+	messages   int
+	fileSize   int64
+	holes      []span // numbers of damaged records
+	unreadable bool   // some sectors could not be read
 }
 
 // tail returns the minimum number of messages lost in the unreadable end of the file.

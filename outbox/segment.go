@@ -21,8 +21,6 @@ type segment struct {
 	size   int64  // bytes of the records
 	file   file   // nil once the segment is not written to any more
 	lost   error  // the error of a failed fsync: it is unknown which records the disk has
-
-	unreadable bool // some sectors could not be read, so the file is never deleted
 }
 
 const suffix = ".messages"

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// emptyTrash closes and removes segments. It writes and syncs the mark first, so that the next Open
-// does not miss them. A file that cannot be removed is retried with the next ones, by Close and by
-// the next Open.
+// emptyTrash closes and deletes segments. It writes and syncs the mark first, so that the next Open
+// does not miss them. A file that cannot be removed is empty, and is retried with the next ones and
+// by the next Open.
 func (q *Queue) emptyTrash() {
 	_ = q.writeMark() // counted
 	q.mu.Lock()
@@ -22,7 +22,8 @@ func (q *Queue) emptyTrash() {
 	q.mu.Unlock()
 
 	trash = slices.DeleteFunc(trash, func(s *segment) bool {
-		err := q.remove(s)
+		q.freeSpace(s)
+		err := q.fs.Remove(s.path)
 		return err == nil || errors.Is(err, os.ErrNotExist)
 	})
 	q.mu.Lock()
@@ -30,25 +31,8 @@ func (q *Queue) emptyTrash() {
 	q.mu.Unlock()
 }
 
-// remove deletes the file of s. If it has unreadable sectors, remove renames it: the disk may
-// recover, and the file has messages that were not sent.
-func (q *Queue) remove(s *segment) error {
-	q.mu.Lock()
-	keep := s.unreadable
-	q.mu.Unlock()
-	if !keep {
-		q.freeSpace(s)
-		return q.fs.Remove(s.path)
-	}
-	if s.file != nil {
-		_ = s.file.Close()
-		s.file = nil
-	}
-	return q.fs.Rename(s.path, s.path+damaged)
-}
-
 // freeSpace truncates and closes the file of s: a removed file keeps its space while Run has it
-// open. A failure only delays that. A file that cannot be deleted is empty then.
+// open. A failure only delays that.
 func (q *Queue) freeSpace(s *segment) {
 	f := s.file
 	s.file = nil
