@@ -23,7 +23,7 @@
 // no message is lost while the program runs; package outbox keeps messages in files. Each accepted
 // message has exactly one result:
 //
-//   - nil: acknowledged;
+//   - nil: acknowledged, or with QoS 0 written;
 //   - an error of Kind Expired, Dropped or Closed;
 //   - the service's refusal of this message;
 //   - an error of Kind RetryExpired, when the message policy stops.

@@ -117,8 +117,8 @@ type Options struct {
 	// connection that was lost earlier the count continues, so a flapping link backs off. The
 	// exception is a useful connection:
 	//
-	//   - 16 messages were acknowledged or settled on it, or it was up for 500 ms and for five times
-	//     the delay before it, with at least one;
+	//   - 16 messages were acknowledged or settled on it, those with QoS 0 aside, or it was up for 500
+	//     ms and for five times the delay before it, with at least one;
 	//   - it was not lost for a reason with a slow pace (errfilter.PaceSlow).
 	//
 	// Its uptime counts toward the next delay. So a link that makes progress between its losses is

@@ -77,7 +77,7 @@ type flapping struct {
 
 // evidence is the state of the queue at the end of a session.
 type evidence struct {
-	acknowledged uint64 // total answered, plus the cloud-to-device messages settled
+	acknowledged uint64 // total confirmed, plus the cloud-to-device messages settled
 	inFlight     int
 	front        uint64 // number of the oldest in flight
 	size         int    // and its size

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -184,6 +185,21 @@ func TestMessagesWithQoS0ProveNothing(t *testing.T) {
 		}
 		require.EqualValues(t, 1, c.Stats().Refused)
 		require.ErrorIs(t, all[0].Wait(t.Context()), transport.Poison)
+	})
+	run(t, "no success for a policy", func(t *testing.T) {
+		connected, sent := 0, 0
+		counts := func(n *int) retrypolicy.Policy {
+			return hooked{Policy: constant(time.Second), report: func(retrypolicy.Verdict, retrypolicy.Attempt) { *n++ }}
+		}
+		c := opened(t, &fake{verdict: func(int, transport.Item) error { return errHold }}, &device.Options{
+			RetryPolicy: counts(&connected), MessagePolicy: counts(&sent), StableTime: 10 * time.Second})
+		time.Sleep(time.Second)
+		require.NoError(t, c.Enqueue(t.Context(), written, nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		time.Sleep(20 * time.Second)
+		require.EqualValues(t, 1, c.Stats().Acknowledged)
+		require.Zero(t, sent)
+		require.Zero(t, connected, "a hub that answers nothing")
 	})
 }
 

@@ -58,7 +58,9 @@ type queue struct {
 	wall  func() time.Time // the clock for expiry
 	sweep *time.Timer      // expires messages while no loop runs; nil until needed
 
-	progress time.Duration // when the oldest message was last answered, since base
+	// When the oldest message was last answered, since base. progress is also of a message with QoS 0,
+	// which is only written.
+	progress, answered time.Duration
 
 	totals queueTotals
 
@@ -89,7 +91,7 @@ type slot struct {
 	series     *series  // nil if the policy has no memory
 	seq        uint64
 	handed     time.Duration // when it was handed over, since base
-	before     uint32        // totals.answered when it was handed over
+	before     uint32        // totals.confirmed when it was handed over
 	size       int32
 	next, prev int32
 	state      slotState

@@ -34,7 +34,7 @@ func (q *queue) take(batch []transport.Item, now, wall time.Time, encodes bool) 
 		if s.resent || s.refusal != nil {
 			q.totals.resent++
 		}
-		s.state, s.handed, s.before = slotInFlight, handed, uint32(q.totals.answered)
+		s.state, s.handed, s.before = slotInFlight, handed, uint32(q.totals.confirmed)
 		q.inFlight++
 		q.cursor = q.nextQueuedLocked(s.next)
 	}
@@ -57,25 +57,28 @@ func (q *queue) done(tag uint16, err error) {
 	if int(i) >= len(q.slots) || q.slots[i].state != slotInFlight {
 		return
 	}
-	wake := false
-	if i == q.firstInFlightLocked() {
-		q.progress = time.Since(q.base)
-	}
-	written := errors.Is(err, transport.ErrWritten)
+	wake, written := false, errors.Is(err, transport.ErrWritten)
 	if written {
 		err = nil
+	}
+	if i == q.firstInFlightLocked() {
+		if q.progress = time.Since(q.base); !written {
+			q.answered = q.progress
+		}
 	}
 	failure := transport.Find(err)
 	if failure == nil && err != nil {
 		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
 	}
 	s := &q.slots[i]
-	q.noteLocked(s, failure, err == nil || !errfilter.Retryable(err))
+	if !written { // else its series ends without a result
+		q.noteLocked(s, failure, err == nil || !errfilter.Retryable(err))
+	}
 	switch {
 	case err == nil:
 		q.totals.acknowledged++
 		if !written {
-			q.totals.answered++
+			q.totals.confirmed++
 		}
 		q.removeLocked(i, nil)
 	case errfilter.Retryable(err):
@@ -207,7 +210,7 @@ func (q *queue) answerDueFrom() (from time.Time, more time.Duration, ok bool) {
 func (q *queue) unanswered(since time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight > 0 && q.progress <= since.Sub(q.base)
+	return q.inFlight > 0 && q.answered <= since.Sub(q.base)
 }
 
 // oldestRefused returns the first refused message in order of acceptance.
@@ -265,13 +268,13 @@ func (q *queue) requeue() {
 func (q *queue) evidence(inFlight slotState) evidence {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := evidence{acknowledged: q.totals.answered}
+	e := evidence{acknowledged: q.totals.confirmed}
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.state == inFlight {
 			e.inFlight++
 			if e.front == 0 {
 				e.front, e.size, e.handed = s.seq, int(s.size), q.base.Add(s.handed)
-				e.overtaken = uint32(q.totals.answered) != s.before
+				e.overtaken = uint32(q.totals.confirmed) != s.before
 			}
 			e.newest = s.seq
 		}

@@ -30,11 +30,10 @@ const (
 	receiptDone           // the result is there
 )
 
-// Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
-// When ctx ends first it returns Cancelled, and Wait may be called again. An available result takes
-// precedence, so with a done context Wait polls. Wait may be called as soon as Enqueue has
-// returned. It returns Invalid at once on a Receipt without a message, and while another goroutine
-// waits, which gets the result.
+// Wait returns the result, as Send does: nil, or an *transport.Error. When ctx ends first it
+// returns Cancelled, and Wait may be called again. An available result takes precedence, so with a
+// done context Wait polls. Wait may be called as soon as Enqueue has returned. It returns Invalid
+// at once on a Receipt without a message, and while another goroutine waits, which gets the result.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if !r.waited.CompareAndSwap(false, true) {
 		return errReceiptIdle

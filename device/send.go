@@ -31,8 +31,8 @@ func (c *Client) keepCall(k *call) {
 	}
 }
 
-// Send puts m into the queue and waits for its result; nil means that the hub has acknowledged it.
-// The wait continues across reconnects. It fails with
+// Send puts m into the queue and waits for its result; nil means that the hub has acknowledged it,
+// or with QoS 0 that it was written. The wait continues across reconnects. It fails with
 //
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
 //   - Closed, when the client is not open or is closed meanwhile;

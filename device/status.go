@@ -249,7 +249,7 @@ func (q *notices) shift() {
 type Stats struct {
 	// Accepted counts the messages that entered the queue.
 	Accepted uint64
-	// Acknowledged counts those that the hub acknowledged.
+	// Acknowledged counts those that the hub acknowledged, and those with QoS 0 that were written.
 	Acknowledged uint64
 	// Refused counts those that the service refused for good, or for which the message policy stopped.
 	Refused uint64
@@ -297,9 +297,9 @@ type Stats struct {
 	LastError error
 }
 
-// queueTotals are the queue's part of Stats, and how many of the acknowledged messages the hub
-// answered: those with QoS 0 are only written.
-type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent, answered uint64 }
+// queueTotals are the queue's part of Stats. Those messages are confirmed that the hub itself
+// acknowledged, not those with QoS 0.
+type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent, confirmed uint64 }
 
 // counters are the connection's part of Stats. Guarded by Client.mu.
 type counters struct {

@@ -163,7 +163,9 @@ var counters = [...]row{
 	{"hubline.client.messages.accepted",
 		"{message}", "Messages that entered the queue.", func(s *device.Stats) uint64 { return s.Accepted }},
 	{"hubline.client.messages.acknowledged",
-		"{message}", "Messages that the hub acknowledged.", func(s *device.Stats) uint64 { return s.Acknowledged }},
+		"{message}", "Messages that the hub acknowledged, or with QoS 0 were written.", func(s *device.Stats) uint64 {
+			return s.Acknowledged
+		}},
 	{"hubline.client.messages.refused", "{message}",
 		"Messages that failed: a terminal refusal, or a stop of the message policy.", func(s *device.Stats) uint64 {
 			return s.Refused

@@ -46,6 +46,7 @@ func failWith(t *testing.T, p *sdk.MeterProvider) {
 	c := overTransport(t, hub, p, mqtt.New(&mqtt.Options{Network: plain(testbroker.PortMQTT)}))
 	hub.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 300 * time.Millisecond})
 	require.NoError(t, c.Send(t.Context(), &transport.Message{}))
+	require.NoError(t, c.Send(t.Context(), &transport.Message{AtMostOnce: true})) // neither an answer nor a refusal
 	hub.Inject(fault.Fault{Kind: fault.DropBeforePublish})
 	require.NoError(t, c.Send(t.Context(), &transport.Message{}))
 	require.NoError(t, c.Close())
