@@ -71,9 +71,7 @@ func (q *queue) done(tag uint16, err error) {
 		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
 	}
 	s := &q.slots[i]
-	if !written { // else its series ends without a result
-		q.noteLocked(s, failure, err == nil || !errfilter.Retryable(err))
-	}
+	q.noteLocked(s, failure, err == nil || !errfilter.Retryable(err))
 	switch {
 	case err == nil:
 		q.totals.acknowledged++
