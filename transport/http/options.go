@@ -24,16 +24,17 @@ type Options struct {
 	HTTP2 bool
 
 	// Timeout bounds each request, including the time for a new connection; a large body adds a second
-	// for each 4 KiB. Once the answer arrives, the time counts from its latest byte, for ten minutes
-	// more at most. A request without an answer in that time ends the session. A client waits as
-	// long, unless its device.Options.AckTimeout is shorter. A shorter time causes duplicates, because
-	// a busy hub answers late and the message is sent again meanwhile. Timeout also bounds the making
-	// of a token before the request. 0: 60 s.
+	// for each 4 KiB. Over HTTP/1.1, once the answer arrives, the time counts from its latest byte,
+	// for ten minutes more at most. A request without an answer in that time ends the session. A
+	// client waits as long, unless its device.Options.AckTimeout is shorter. A shorter time causes
+	// duplicates, because a busy hub answers late and the message is sent again meanwhile. Timeout
+	// also bounds the making of a token before the request. 0: 60 s.
 	//
 	// Half of Timeout, but at least 30 s, bounds a new connection and, on Linux, the acknowledgement
 	// of packets (TCP_USER_TIMEOUT), neither of which a working hub delays. When an answer is late by
-	// half of that time, a second connection is tried; if it does not come about in the other half,
-	// the session ends. So a dead network is found sooner than a slow hub, after 30 s by default.
+	// half of that time, a second connection is tried, once a request; if it does not come about in
+	// the other half, the session ends. So a dead network is found sooner than a slow hub, after 30 s
+	// by default.
 	Timeout time.Duration
 	// IdleTimeout is how long an unused connection is kept open. The next request opens another one.
 	// 0: 60 s.

@@ -47,7 +47,8 @@
 // a loss. A device whose hub has become unreachable finds out with its next message or poll for
 // cloud-to-device messages.
 //
-// Each request has Options.Timeout. The session waits that long for a hub that answers late. It
+// Each request has Options.Timeout, and more while its answer arrives. The session waits that long
+// for a hub that answers late. It
 // finds a dead network sooner, after 30 s, when a new connection does not come about or (on Linux)
 // the peer acknowledges no packets. When an answer is 15 s late, the session tries a second
 // connection to tell the two apart. Later requests use a new connection. Messages in flight at the

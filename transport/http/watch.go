@@ -21,9 +21,9 @@ const answerTime = 10 * time.Minute
 // A watch ends an exchange that is late. The bytes of an answer are progress: each of them begins
 // the times below anew.
 //
-// When the answer is late by half of Options.silence, a second connection is tried. If that does
-// not come about in the other half, the network is silent; otherwise the hub is just slow, and has
-// the whole time limit.
+// When the answer is late by half of Options.silence, a second connection is tried, once in an
+// exchange. If that does not come about in the other half, the network is silent; otherwise the hub
+// is just slow, and has the whole time limit.
 //
 // A requester has one watch for all its exchanges. A timer, channel and context per exchange would
 // cost nine times as many allocations.
@@ -61,6 +61,7 @@ func (w *watch) end() error {
 	if !w.timer.Stop() {
 		<-w.ended
 	}
+	w.conn = nil // it may be closed before the next exchange
 	return w.late
 }
 
@@ -69,7 +70,7 @@ func (w *watch) run() {
 	defer func() { w.ended <- struct{}{} }()
 	switch {
 	case !w.silentFor(w.wait): // it ended
-	case w.checkNetwork():
+	case w.limit > w.wait && w.checkNetwork():
 		w.late = errSilent
 	case w.silentFor(w.limit):
 		w.late = context.DeadlineExceeded
