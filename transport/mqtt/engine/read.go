@@ -51,6 +51,9 @@ func (s *session) read() error {
 			}
 			return err
 		}
+		if s.deadline.Sub(s.deadlineSet) < s.readTimeout() { // mayAnswer gave less, and the peer lives
+			s.deadlineSet = time.Time{}
+		}
 		s.filled, s.excused = n == len(space), false
 		s.receiving.Add(n)
 		if n <= s.skip {

@@ -69,11 +69,14 @@ func TestADeadPeerIsFoundAtTheReadDeadlineHoweverItMoved(t *testing.T) {
 		size int           // of a message that is not acknowledged
 		ping time.Duration // when the write of a ping begins that takes 2 s
 		ends time.Duration
+		pong time.Duration // when the hub answers
 	}{
 		"a large message":                          {size: 100_000, ends: timeout + transfer},
 		"a slow write":                             {ping: 20 * time.Second, ends: 22*time.Second + timeout},
-		"a slow write and a large message":         {100_000, 20 * time.Second, 22*time.Second + timeout + transfer},
-		"a slow write while a large message waits": {100_000, 50 * time.Second, timeout + transfer},
+		"a slow write and a large message":         {100_000, 20 * time.Second, 22*time.Second + timeout + transfer, 0},
+		"a slow write while a large message waits": {100_000, 50 * time.Second, timeout + transfer, 0},
+		"an answer in a short extension": {size: 3000, pong: timeout + time.Second/2,
+			ends: timeout + time.Second/2 + timeout + 2*time.Second},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			h, conn := newHub(t), new(patient)
@@ -82,6 +85,10 @@ func TestADeadPeerIsFoundAtTheReadDeadlineHoweverItMoved(t *testing.T) {
 			go func() { _, _ = l.Drain() }()
 			begun := time.Now()
 			r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Body: make([]byte, c.size)}}})
+			if c.pong > 0 {
+				time.Sleep(c.pong)
+				l.Send(0xD0, 0)
+			}
 			if c.ping > 0 {
 				time.Sleep(c.ping)
 				conn.write = 2 * time.Second
