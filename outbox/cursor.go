@@ -18,7 +18,7 @@ type cursor struct {
 	segment *segment
 	file    file
 	scan    scanner
-	retries int // left for unreadable sectors of the segment
+	since   time.Time // the first unreadable sector of the segment; zero: none yet
 }
 
 func (c *cursor) close() {
@@ -127,17 +127,14 @@ func (c *cursor) open(s *segment) error {
 	case err != nil:
 		return fmt.Errorf("outbox: %w", err)
 	}
-	c.segment, c.file, c.retries = s, f, readRetries
+	c.segment, c.file, c.since = s, f, time.Time{}
 	c.scan = scanner{file: interruptible{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
 	return nil
 }
 
 // Run reads unreadable sectors again, because a disk that is being reset fails all reads for a
 // moment. The limit for each segment bounds the delay by sectors that stay unreadable.
-const (
-	readRetries = 15
-	retryEvery  = time.Second
-)
+const retryFor, retryEvery = 15 * time.Second, time.Second
 
 // interruptible reads the cursor's file. The cursor's context ends a wait for the disk.
 type interruptible struct{ *cursor }
@@ -145,10 +142,15 @@ type interruptible struct{ *cursor }
 func (c interruptible) ReadAt(b []byte, at int64) (int, error) {
 	for {
 		n, err := c.readOnce(b, at)
-		if c.retries == 0 || !isUnreadable(err) {
+		if !isUnreadable(err) {
 			return n, err
 		}
-		c.retries--
+		if c.since.IsZero() {
+			c.since = time.Now()
+		}
+		if time.Since(c.since) >= retryFor {
+			return n, err
+		}
 		select {
 		case <-time.After(retryEvery):
 		case <-c.ctx.Done():
