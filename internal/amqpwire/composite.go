@@ -255,7 +255,7 @@ func listOf(c composite) List {
 func undescribe(d *Described, kinds map[uint64]func() composite, tolerant bool) (composite, *Error) {
 	code, ok := descriptorCode(d.Descriptor)
 	if !ok {
-		return nil, malformed("composite with a descriptor that is a %T", d.Descriptor)
+		return nil, malformed("composite with %s", descriptorText(d.Descriptor))
 	}
 	made, ok := kinds[code]
 	if !ok {
@@ -288,6 +288,14 @@ func descriptorCode(descriptor any) (uint64, bool) {
 		return code, ok
 	}
 	return 0, false
+}
+
+// descriptorText describes a descriptor that has no number.
+func descriptorText(descriptor any) string {
+	if name, ok := descriptor.(Symbol); ok {
+		return fmt.Sprintf("the unknown descriptor %.64q", string(name))
+	}
+	return fmt.Sprintf("a descriptor that is a %T", descriptor)
 }
 
 // Descriptors [AMQP 1.0, 2.7, 2.8, 3.2, 3.4, 3.5, 5.3]. The domain is zero.

@@ -118,7 +118,7 @@ func (m *Message) decode(d decoder) error {
 		}
 		code, ok := descriptorCode(section.Descriptor)
 		if !ok {
-			return malformed("section with a descriptor that is a %T", section.Descriptor)
+			return malformed("section with %s", descriptorText(section.Descriptor))
 		}
 		if code < codeHeader || code > codeFooter {
 			return malformed("section %d of a message", code)
