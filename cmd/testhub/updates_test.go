@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,6 +96,14 @@ func TestReloadKeepsReferencesWhole(t *testing.T) {
 	require.Equal(t, []any{"Contoso/Lever/1.0", "Contoso/Alpha/1.0", "Contoso/Oven/1.0"},
 		p.good("POST", "/updates/reload", "")["published"], "those that refer to it have its hashes")
 	require.Contains(t, p.refused(409, "DELETE", "/updates/Contoso/Lever/1.0", "").Fix, "refer")
+
+	good, err := os.ReadFile(filepath.Join(dir, "lever.importmanifest.json"))
+	require.NoError(t, err)
+	write("base.importmanifest.json", manifest("Base", `{"handler":"microsoft/script:1"}`, ""))
+	write("lever.importmanifest.json", manifest("Lever", strings.Replace(reference, "Lever", "Base", 1), ""))
+	require.Contains(t, p.refused(400, "POST", "/updates/reload", "").Problem, "Lever/1.0, which has references itself")
+	require.NoError(t, os.Remove(filepath.Join(dir, "base.importmanifest.json")))
+	write("lever.importmanifest.json", string(good))
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "lever.importmanifest.json")))
 	require.Contains(t, p.refused(400, "POST", "/updates/reload", "").Problem, "Alpha/1.0 refers to Contoso/Lever/1.0")
