@@ -226,6 +226,16 @@ func (v Envelope) Open(m *transport.Message) {
 	}
 }
 
+// unmarshal is e.UnmarshalJSON, which panics at some malformed events.
+func unmarshal(e *event.Event, body []byte) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("cloudevents: the JSON of the event is malformed")
+		}
+	}()
+	return e.UnmarshalJSON(body)
+}
+
 // ErrNoEvent is the error of Read for a message that is no event.
 var ErrNoEvent = errors.New("cloudevents: the message is no event: it has neither the content type of one nor the " +
 	"property specversion, and its body is no JSON object with specversion")
@@ -241,7 +251,7 @@ func Read(m *transport.Message) (event.Event, error) {
 	var err error
 	switch {
 	case structured || bare:
-		if err = e.UnmarshalJSON(m.Body); err != nil && bare {
+		if err = unmarshal(&e, m.Body); err != nil && bare {
 			return e, ErrNoEvent
 		}
 		if e.DataContentType() == "" && !e.DataBase64 && len(e.Data()) > 0 { // the JSON format's default
