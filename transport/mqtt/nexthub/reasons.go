@@ -167,7 +167,7 @@ func hostName(s string) bool {
 // which the latest connection failed is forgotten.
 func (s *state) nextHost() string {
 	if s.tried {
-		s.server = ""
+		s.server, s.sent = "", 0 // a failed connection is no move
 	}
 	s.tried = s.server != ""
 	return s.server
