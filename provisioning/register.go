@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -346,7 +347,7 @@ func (r *registration) abandon(err error) error {
 // cancelled returns the error for the end of the caller's context.
 func (r *registration) cancelled() *transport.Error {
 	return &transport.Error{Kind: transport.Cancelled, Op: transport.OpRegister,
-		Err: &endedError{context.Cause(r.ctx), r.last}}
+		Err: &endedError{lifetime.Cause(r.ctx), r.last}}
 }
 
 // endedError is the end of the caller's context. Its text says what the registration waited for.

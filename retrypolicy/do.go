@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -215,7 +216,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 // cutShort processes the outcome of an attempt during which the context ended. The failure may only
 // reflect the end of the context; any other failure is an answer, from which the policy may learn.
 func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
-	if kit.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
+	if kit.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, lifetime.Cause(u.ctx)) {
 		if u.last == nil {
 			u.last = outcome
 		}
@@ -317,7 +318,7 @@ func (u *runner) failed(reason Reason) *Error {
 	switch reason {
 	case ReasonCancelled, ReasonOutOfTime, ReasonPastDeadline:
 		if e.ended = u.ctx.Err(); e.ended != nil {
-			e.Cause = context.Cause(u.ctx)
+			e.Cause = lifetime.Cause(u.ctx)
 		}
 	default: // the context has no part in it
 	}

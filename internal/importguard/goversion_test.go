@@ -22,8 +22,9 @@ const coreMinor = 23
 
 // banned are functions of allowed packages that the core must not use.
 var banned = map[string]string{
-	"time.After": "leaves a timer behind; the owner resets one",
-	"time.Tick":  "leaves a timer behind; the owner resets one",
+	"context.Cause": "Go 1.23 returns nil for an ended lifetime.Context; use lifetime.Cause",
+	"time.After":    "leaves a timer behind; the owner resets one",
+	"time.Tick":     "leaves a timer behind; the owner resets one",
 }
 
 // bannedFunction returns why the core must not call the package-level function name of package
@@ -77,6 +78,7 @@ func TestTheGoVersionCheckFindsFaults(t *testing.T) {
 		{"a number of its own", `import "sync/atomic"; var n atomic.Int64; func f() { n.Add(1) }`, ""},
 		{"shared random numbers", `import "math/rand/v2"; var _ = rand.IntN(3)`, "seed of its own"},
 		{"own random numbers", `import "math/rand/v2"; var _ = rand.New(rand.NewPCG(1, 2)).IntN(3)`, ""},
+		{"a cause that may be missing", `import "context"; var _ = context.Cause(nil)`, "use lifetime.Cause"},
 		{"timer left behind", `import "time"; var _ = time.After(1)`, "leaves a timer"},
 		{"code that does not compile", `var _ int = ""`, "cannot use"},
 	} {
@@ -269,7 +271,8 @@ func (c *checker) check(t *testing.T, path string, names []string, source []byte
 			faults = append(faults, where+text)
 		}
 		// such a file has a _tinygo.go beside it
-		onBoards := !strings.HasSuffix(c.fset.Position(ident.Pos()).Filename, "_std.go")
+		file := c.fset.Position(ident.Pos()).Filename
+		onBoards := !strings.HasSuffix(file, "_std.go") && !strings.HasSuffix(file, "internal/lifetime/cause.go")
 		if f, ok := o.(*types.Func); ok && onBoards && f.Pkg() != nil && f.Signature().Recv() == nil {
 			if why := bannedFunction(f.Pkg().Path(), f.Name()); why != "" {
 				faults = append(faults, where+f.Pkg().Path()+"."+f.Name()+": "+why)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -17,7 +18,7 @@ import (
 func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())
-	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // one that wraps it says more
+	if cause := lifetime.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // one that wraps it says more
 		causes.add(cause)
 	}
 	causes.add(state)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -47,7 +48,7 @@ func RequestCancelled(ctx context.Context, failure, closed error) *transport.Err
 		failure = nil
 	}
 	e := operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, failure)
-	if errors.Is(context.Cause(ctx), closed) {
+	if errors.Is(lifetime.Cause(ctx), closed) {
 		e.Kind = transport.Closed
 	}
 	return e

@@ -121,7 +121,7 @@ func failed(kind transport.Kind, cause error) *transport.Error {
 func cause(ctx, limited context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return lifetime.Cause(ctx)
 	case limited.Err() != nil:
 		return failed(transport.Timeout, errSlow)
 	}

@@ -66,7 +66,7 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // ctx ended and caused the connection's error
+			err = lifetime.Cause(ctx) // ctx ended and caused the connection's error
 		}
 		return nil, mqttwire.DialError(err)
 	}

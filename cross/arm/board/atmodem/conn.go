@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -27,7 +28,7 @@ func (m *Modem) DialTo(ctx context.Context, host string) (engine.Conn, error) {
 	}
 	s := byContext{ctx}
 	if !m.take(s) {
-		return nil, context.Cause(ctx)
+		return nil, lifetime.Cause(ctx)
 	}
 	defer m.release()
 	m.args.host = host
@@ -92,7 +93,7 @@ func weightOf(err error) int {
 func (m *Modem) SetClock(ctx context.Context) error {
 	s := byContext{ctx}
 	if !m.take(s) {
-		return context.Cause(ctx)
+		return lifetime.Cause(ctx)
 	}
 	defer m.release()
 	if m.conn == nil || m.conn.lost {

@@ -1,10 +1,10 @@
 package atmodem
 
 import (
-	"context"
 	"errors"
 	"strconv"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -94,7 +94,7 @@ func nameOf(c *command) string {
 // abandonment returns the error of a caller that gave up.
 func abandonment(s stopper) error {
 	if c, ok := s.(byContext); ok {
-		return context.Cause(c.ctx)
+		return lifetime.Cause(c.ctx)
 	}
 	return errTimeout
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,7 +20,7 @@ func (m *Modem) WriteCA(ctx context.Context, pem []byte) error {
 	}
 	s := byContext{ctx}
 	if !m.take(s) {
-		return context.Cause(ctx)
+		return lifetime.Cause(ctx)
 	}
 	defer m.release()
 	m.detached()
