@@ -351,8 +351,8 @@ func (w *window) reclaimLaterLocked() {
 	}
 }
 
-// reclaimPlaces reclaims the places of transfers that wait for credit: a link without credit must
-// not block other devices. The timer calls it.
+// reclaimPlaces reclaims the places of transfers that wait for credit, or whose answers the peer
+// withholds: one device must not block the others. The timer calls it.
 func (w *window) reclaimPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,13 +362,45 @@ func (w *window) reclaimPlaces() {
 	now := time.Now()
 	for x := w.first; x != nil; {
 		next := x.next
-		if !x.sent && now.Sub(x.since) >= reclaimAfter {
+		switch {
+		case !x.sent && now.Sub(x.since) >= reclaimAfter:
 			w.removeLocked(x, now)
+		case !x.passed.IsZero() && now.Sub(x.passed) >= aimDelay: // the peer has it
+			w.out -= x.bytes
+			x.bytes = 0
 		}
 		x = next
 	}
+	w.admitWaitingLocked(now)
+	w.probeLocked(now)
 	if len(w.waiting) > 0 {
 		w.reclaimLaterLocked()
+	}
+}
+
+// probeLocked admits a transfer of a device that has none in flight when there is no room, and the
+// peer has answered nothing for as long as a full window takes although all is sent. Its answer
+// shows that the peer has what was sent before. mu is held.
+func (w *window) probeLocked(now time.Time) {
+	if w.last == nil || now.Sub(w.progressLocked(w.last)) < w.base+fullDelay || w.conn.Pending() > 0 {
+		return
+	}
+	if _, waits := w.conn.Progress(); waits {
+		return
+	}
+	i := slices.IndexFunc(w.waiting, func(other *exchange) bool {
+		for x := w.first; x != nil; x = x.next {
+			if x.owner == other.owner {
+				return false
+			}
+		}
+		return true
+	})
+	if i >= 0 {
+		x := w.waiting[i]
+		w.waiting = slices.Delete(w.waiting, i, i+1)
+		w.admitLocked(x, now)
+		w.conn.Soon(x.owner.wake)
 	}
 }
 

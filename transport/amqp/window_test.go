@@ -217,6 +217,33 @@ func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	})
 }
 
+// The peer answers nothing to one device.
+func TestADeviceWithoutAnswersDoesNotBlockTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, far := windowed(t)
+		chatting(t, far)
+		mute, other := sender(), sender()
+		send := func(owner *testOwner, bytes int, answers bool) (took time.Duration) {
+			x, began := new(exchange), time.Now()
+			require.True(t, take(w, x, owner, bytes, nil))
+			took = time.Since(began)
+			w.wrote(x)
+			if answers {
+				time.Sleep(50 * time.Millisecond)
+				w.answered(x)
+			}
+			return took
+		}
+		require.Zero(t, send(other, 200, true))
+		for range 3 {
+			require.Zero(t, send(mute, firstWindow, false))
+			require.Less(t, send(other, 200, true), fullDelay+time.Second)
+			require.Less(t, send(other, 200, true), aimDelay+time.Second)
+			require.Zero(t, send(other, 200, true))
+		}
+	})
+}
+
 // The wait for the answer to a transfer starts when the peer last answered an earlier one, or first
 // answered a later one.
 func TestProgressOfADevice(t *testing.T) {
