@@ -16,7 +16,9 @@
 //
 // The power may fail during any write or erase. The record under way is lost then, and its space
 // stays unused until the block is erased. Every write is read back; blocks that do not keep what is
-// written are passed over.
+// written are passed over. A call tries to erase three blocks at most. Then it returns an error,
+// and the next call goes on from there. A chip that refuses writes and erases for a moment loses no
+// reading.
 //
 // Wear: a block of E bytes is erased once in blocks * E / (16 + size of a reading) readings, sizes
 // rounded up to the chip's write blocks. 16 blocks of 4 KB, which bear 10,000 erases, take readings

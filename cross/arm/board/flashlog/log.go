@@ -46,6 +46,7 @@ type Log struct {
 
 	active int   // the block with the latest record
 	end    int64 // offset in it of the next record; block: it is full
+	failed int   // how many blocks after it could not be erased, modulo blocks - 1
 
 	dropped uint32
 }
@@ -55,6 +56,7 @@ const (
 	maxWrite     = 1 << 10
 	maxBodyLimit = 512
 	maxPending   = 1 << 12
+	maxErases    = 3 // of one append
 )
 
 var (
@@ -65,7 +67,7 @@ var (
 
 	errTooLong = errors.New("flashlog: the reading is longer than Options.MaxBody")
 	errNumber  = errors.New("flashlog: the reading's number is not above all before")
-	errWorn    = errors.New("flashlog: no block keeps what is written; the flash is worn out")
+	errWorn    = errors.New("flashlog: no block keeps what is written; the flash is worn out or refuses writes")
 )
 
 // New finds the log on a device; o may be nil. It only reads. The error names an invalid option, or
@@ -174,37 +176,52 @@ func (l *Log) drop(n int) {
 }
 
 // append writes a record, in the next block if there is no space. After a failed write it tries the
-// space behind it, once, and then the next block.
+// space behind it, once, and then the next block. It tries to erase maxErases blocks at most: the
+// chip may refuse all writes and erases for a moment, and the log must then keep its readings.
 func (l *Log) append(kind uint16, number uint32, body []byte) error {
 	size := l.size(len(body))
-	for try := range 2*l.blocks + 1 {
-		if l.end+int64(size) > l.block && !l.advance() {
+	for i := range min(maxErases+1, l.blocks) {
+		if i > 0 && !l.advance(i == 1) {
 			continue
 		}
-		r := record{number: number, first: l.low(number), kind: kind}
-		b := r.encode(l.buf, body, size)
-		off := l.offset(l.active) + l.end
-		l.end += int64(size) // never written twice
-		if _, err := l.dev.WriteAt(b, off); err == nil && l.reads(b, off) {
-			l.noted = r.first
-			return nil
-		}
-		if try%2 == 1 {
-			l.end = l.block
+		for try := 0; try < 2 && l.end+int64(size) <= l.block; try++ {
+			r := record{number: number, first: l.low(number), kind: kind}
+			b := r.encode(l.buf, body, size)
+			off := l.offset(l.active) + l.end
+			l.end += int64(size) // never written twice
+			if _, err := l.dev.WriteAt(b, off); err == nil && l.reads(b, off) {
+				l.noted = r.first
+				return nil
+			}
 		}
 	}
 	return errWorn
 }
 
 // advance erases the next block and makes it the active one. Its pending readings give way. It
-// reports whether the block was erased.
-func (l *Log) advance() bool {
-	l.active = (l.active + 1) % l.blocks
-	l.end = l.block
+// reports whether the block was erased; if not, the active block and the readings stay. After
+// failures it tries later blocks. The first try of a call is the next block again: an erase of a
+// later block costs the readings of all blocks before it.
+func (l *Log) advance(first bool) bool {
+	step := 1
+	if !first {
+		step += l.failed
+	}
+	next := (l.active + step) % l.blocks
 	// Later blocks have higher numbers, so all readings up to the highest one here are lost.
 	highest := uint32(0)
-	_, err := l.scan(l.active, func(r record, _ []byte) { highest = max(highest, r.number) })
-	if err != nil {
+	_, err := l.scan(next, func(r record, _ []byte) { highest = max(highest, r.number) })
+	if err == nil {
+		err = l.dev.EraseBlocks(l.first+int64(next), 1)
+	}
+	left := int64(0)
+	if err == nil { // a chip may ignore an erase; single bits that stay are left to the check of each write
+		left, err = l.scan(next, func(record, []byte) {})
+	}
+	if err != nil || left > 0 {
+		if !first || l.failed == 0 {
+			l.failed = (l.failed + 1) % (l.blocks - 1) // never the active block
+		}
 		return false
 	}
 	n := 0
@@ -212,10 +229,7 @@ func (l *Log) advance() bool {
 		n++
 	}
 	l.drop(n)
-	if l.dev.EraseBlocks(l.first+int64(l.active), 1) != nil {
-		return false
-	}
-	l.end = 0
+	l.active, l.end, l.failed = next, 0, 0
 	return true
 }
 

@@ -344,6 +344,110 @@ func TestWornBlocks(t *testing.T) {
 	}
 }
 
+// While the chip takes no writes and no erases, Keep fails and no reading is lost: neither in a log
+// with blank blocks nor in one that has come round, however many calls fail.
+func TestAFaultOfTheChipCostsNoReading(t *testing.T) {
+	const waiting = 12
+	for _, f := range []fault{refuses, ignores} {
+		for kept := uint32(waiting); kept <= 80; kept += 3 {
+			for _, failures := range []uint32{1, 2, 40} {
+				c := newChip(5, 512, 4)
+				l := open(t, c, nil)
+				for n := uint32(1); n <= kept; n++ {
+					if err := l.Keep(n, body(n)); err != nil {
+						t.Fatal(err)
+					}
+					if n > waiting {
+						_ = l.Forget(n - waiting)
+					}
+				}
+				c.fault = f
+				n := kept
+				for range failures {
+					n++
+					if l.Keep(n, body(n)) == nil {
+						t.Fatalf("%s: Keep returned no error", f)
+					}
+				}
+				c.fault = healthy
+				n++
+				if err := l.Keep(n, body(n)); err != nil {
+					t.Fatalf("%s, %d readings: after %d failures: %v", f, kept, failures, err)
+				}
+				numbers, last := load(t, open(t, c, nil))
+				for i := range uint32(waiting) {
+					if !slices.Contains(numbers, kept-i) || last != n {
+						t.Fatalf("%s, %d readings: after %d failures the log has %v, last %d", f, kept, failures, numbers, last)
+					}
+				}
+				if !slices.Contains(numbers, n) || l.Dropped() != 0 {
+					t.Fatalf("%s, %d readings: the log has %v, dropped %d", f, kept, numbers, l.Dropped())
+				}
+			}
+		}
+	}
+}
+
+// A failed Keep erases a few blocks at most, also while only writes fail.
+func TestAFailedKeepErasesFewBlocks(t *testing.T) {
+	for _, f := range []fault{refuses, ignores, refusesWrite} {
+		for _, blocks := range []int64{2, 3, 16} {
+			c := newChip(blocks, 512, 4)
+			l := open(t, c, nil)
+			n := uint32(0)
+			for n < 200 {
+				n++
+				if err := l.Keep(n, body(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.fault = f
+			before := c.erases
+			if l.Keep(n+1, body(n+1)) == nil {
+				t.Fatalf("%s: Keep returned no error", f)
+			}
+			if erases := c.erases - before; erases > 3 {
+				t.Errorf("%s: a failed Keep erased %d of %d blocks", f, erases, blocks)
+			}
+			if numbers, last := load(t, open(t, c, nil)); last != n || !slices.Contains(numbers, n) {
+				t.Errorf("%s: a failed Keep lost the latest reading of %d blocks: %v, last %d", f, blocks, numbers, last)
+			}
+		}
+	}
+}
+
+// Blocks that cannot be erased are passed over. Many in a row take several calls.
+func TestBlocksThatCannotBeErased(t *testing.T) {
+	for locked := range int64(9) {
+		c := newChip(10, 512, 4)
+		l := open(t, c, nil)
+		n := uint32(0)
+		for n < 200 {
+			n++
+			if err := l.Keep(n, body(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range locked {
+			c.locked[i] = true
+		}
+		failures := 0
+		for n < 500 {
+			n++
+			if l.Keep(n, body(n)) != nil {
+				failures++
+				continue
+			}
+			if numbers, last := load(t, open(t, c, nil)); last != n || !slices.Contains(numbers, n) {
+				t.Fatalf("after reading %d: %v, last %d", n, numbers, last)
+			}
+		}
+		if locked < 3 && failures > 0 || locked < 9 && failures > 100 {
+			t.Errorf("%d blocks that cannot be erased: %d of 300 readings were refused", locked, failures)
+		}
+	}
+}
+
 // More readings than MaxPending, or than the flash has space for: the oldest give way and are
 // counted.
 func TestTheOldestGiveWay(t *testing.T) {
