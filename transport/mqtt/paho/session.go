@@ -50,9 +50,9 @@ type session struct {
 
 // published is a message that paho has taken.
 type published struct {
-	tag    uint16
-	token  paho.Token
-	result error // without an error of the token
+	tag   uint16
+	qos0  bool
+	token paho.Token
 }
 
 func newSession(cfg *transport.Config, token transport.Token, d dialect.Session, maxSize int, g *guard) *session {
@@ -155,15 +155,12 @@ func (s *session) Send(batch []transport.Item) {
 		if p.Msg != it.Msg { // the dialect's, until its next Publication
 			body = bytes.Clone(body)
 		}
-		var result error
-		if p.AtMostOnce || s.atMostOnce {
-			result = transport.ErrWritten
-		}
-		token := s.publish(s.topic(&p), qos(result != nil), p.Retain, body)
+		qos0 := p.AtMostOnce || s.atMostOnce
+		token := s.publish(s.topic(&p), qos(qos0), p.Retain, body)
 		if token == nil {
 			return
 		}
-		s.unconfirmed <- published{it.Tag, token, result}
+		s.unconfirmed <- published{it.Tag, qos0, token}
 	}
 }
 
@@ -226,8 +223,12 @@ func (s *session) confirm() {
 			case <-p.token.Done():
 			case <-s.ending:
 			}
+			var result error
+			if p.qos0 {
+				result = transport.ErrWritten
+			}
 			if isClosed(p.token.Done()) && p.token.Error() == nil {
-				s.cfg.Sink.Done(p.tag, p.result)
+				s.cfg.Sink.Done(p.tag, result)
 			}
 		case <-s.ending:
 			return
