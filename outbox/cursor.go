@@ -18,7 +18,7 @@ type cursor struct {
 	segment *segment
 	file    file
 	scan    scanner
-	since   time.Time // the first unreadable sector of the segment; zero: none yet
+	left    time.Duration // for repeated reads of the segment's unreadable sectors
 }
 
 func (c *cursor) close() {
@@ -127,7 +127,7 @@ func (c *cursor) open(s *segment) error {
 	case err != nil:
 		return fmt.Errorf("outbox: %w", err)
 	}
-	c.segment, c.file, c.since = s, f, time.Time{}
+	c.segment, c.file, c.left = s, f, retryFor
 	c.scan = scanner{file: interruptible{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
 	return nil
 }
@@ -141,14 +141,9 @@ type interruptible struct{ *cursor }
 
 func (c interruptible) ReadAt(b []byte, at int64) (int, error) {
 	for {
+		began := time.Now()
 		n, err := c.readOnce(b, at)
-		if !isUnreadable(err) {
-			return n, err
-		}
-		if c.since.IsZero() {
-			c.since = time.Now()
-		}
-		if time.Since(c.since) >= retryFor {
+		if c.left <= 0 || !isUnreadable(err) {
 			return n, err
 		}
 		select {
@@ -156,6 +151,7 @@ func (c interruptible) ReadAt(b []byte, at int64) (int, error) {
 		case <-c.ctx.Done():
 			return 0, c.ctx.Err()
 		}
+		c.left -= time.Since(began)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
@@ -295,6 +296,42 @@ func TestADiskThatCannotBeReadForAWhile(t *testing.T) {
 			require.NoError(t, q.Close())
 		})
 	}
+}
+
+// slowTaker takes a message every 19 s.
+type slowTaker struct{ taker }
+
+func (k *slowTaker) Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error {
+	time.Sleep(19 * time.Second)
+	return k.taker.Enqueue(ctx, m, r)
+}
+
+// Each of several short failures within a file has time.
+func TestADiskThatFailsAgainAndAgain(t *testing.T) {
+	testkit.Run(t, "", func(t *testing.T) {
+		const n = 12
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		for i := range n {
+			require.NoError(t, q.Put(t.Context(), quarter(i)))
+		}
+		require.NoError(t, q.Close())
+		q = openOn(t, d, nil)
+		begun := time.Now()
+		d.on(func(o op) error {
+			if o.name == "read" && strings.HasSuffix(o.path, ".messages") && time.Since(begun)%(20*time.Second) < 2*time.Second {
+				return errUnreadable
+			}
+			return nil
+		})
+		k := new(slowTaker)
+		stop := start(q, k)
+		require.ErrorIs(t, q.Flush(t.Context()), transport.Expired, "as the taker answers")
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, ids(0, n), k.ids())
+		require.Zero(t, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
 }
 
 // Segments that the disk cannot read, or with more unreadable bytes than one message, are kept for
