@@ -379,10 +379,11 @@ func (w *window) reclaimPlaces() {
 }
 
 // probeLocked admits a transfer of a device that has none in flight when there is no room, and the
-// peer has answered nothing for as long as a full window takes although all is sent. Its answer
-// shows that the peer has what was sent before. mu is held.
+// peer has answered nothing for longer than what is in flight takes although all is sent. Its
+// answer shows that the peer has what was sent before. mu is held.
 func (w *window) probeLocked(now time.Time) {
-	if w.last == nil || now.Sub(w.progressLocked(w.last)) < w.base+fullDelay || w.conn.Pending() > 0 {
+	takes := w.base + max(fullDelay, time.Duration(float64(aimDelay)*float64(w.out)/float64(w.size.Load())))
+	if w.last == nil || now.Sub(w.progressLocked(w.last)) < takes || w.conn.Pending() > 0 {
 		return
 	}
 	if _, waits := w.conn.Progress(); waits {
