@@ -17,8 +17,10 @@
 // The power may fail during any write or erase. The record under way is lost then, and its space
 // stays unused until the block is erased. Every write is read back; blocks that do not keep what is
 // written are passed over. A call tries to erase three blocks at most. Then it returns an error,
-// and the next call goes on from there. A chip that refuses writes and erases for a moment loses no
-// reading.
+// and the next call goes on from there. A chip that refuses writes and erases loses no reading
+// while it does, except that a full log has given up its oldest one. If it recovers in the middle
+// of a call, the readings of the blocks that this call had passed over are lost. A chip that erases
+// but takes no writes loses up to three blocks a call.
 //
 // Wear: a block of E bytes is erased once in blocks * E / (16 + size of a reading) readings, sizes
 // rounded up to the chip's write blocks. 16 blocks of 4 KB, which bear 10,000 erases, take readings
