@@ -393,14 +393,7 @@ func TestAFailedKeepErasesFewBlocks(t *testing.T) {
 	for _, f := range []fault{refuses, ignores, refusesWrite} {
 		for _, blocks := range []int64{2, 3, 16} {
 			c := newChip(blocks, 512, 4)
-			l := open(t, c, nil)
-			n := uint32(0)
-			for n < 200 {
-				n++
-				if err := l.Keep(n, body(n)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			l, n := filled(t, c)
 			c.fault = f
 			before := c.erases
 			if l.Keep(n+1, body(n+1)) == nil {
@@ -416,18 +409,23 @@ func TestAFailedKeepErasesFewBlocks(t *testing.T) {
 	}
 }
 
+// filled returns a log that has gone round a small chip several times, and its latest reading.
+func filled(t *testing.T, c *chip) (l *flashlog.Log, n uint32) {
+	l = open(t, c, nil)
+	for n < 200 {
+		n++
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l, n
+}
+
 // Blocks that cannot be erased are passed over. Many in a row take several calls.
 func TestBlocksThatCannotBeErased(t *testing.T) {
 	for locked := range int64(9) {
 		c := newChip(10, 512, 4)
-		l := open(t, c, nil)
-		n := uint32(0)
-		for n < 200 {
-			n++
-			if err := l.Keep(n, body(n)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		l, n := filled(t, c)
 		for i := range locked {
 			c.locked[i] = true
 		}
